@@ -1,0 +1,23 @@
+"""paceline: speculative decoding for GGUF models. Same words, sooner."""
+
+from paceline.config import SamplingParams, Settings, SpeculativeParams
+from paceline.engine.request import Timings, Token
+from paceline.errors import PacelineError
+from paceline.library import Chunk, Engine, Finish, Generation, Piece
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Chunk",
+    "Engine",
+    "Finish",
+    "Generation",
+    "PacelineError",
+    "Piece",
+    "SamplingParams",
+    "Settings",
+    "SpeculativeParams",
+    "Timings",
+    "Token",
+    "__version__",
+]

@@ -1,0 +1,234 @@
+"""Every default and every check, in frozen dataclasses. Knows nothing else of paceline but its errors."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paceline.errors import ConfigError
+
+SAMPLER_ORDER = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+
+
+def check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuses NaN too: every comparison with it is false."""
+    check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How one token is drawn. Names and defaults are llama-server's."""
+
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    min_keep: int = 0
+    ignore_eos: bool = False
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    samplers: tuple[str, ...] = SAMPLER_ORDER
+    seed: int = -1
+
+    def __post_init__(self) -> None:
+        check(math.isfinite(self.temperature), f"temperature must be a number, got {self.temperature}")
+        check_range("temperature", self.temperature, -1e6, 1e6)
+        check_range("dynatemp_range", self.dynatemp_range, 0.0, 1e6)
+        check_range("dynatemp_exponent", self.dynatemp_exponent, 0.0, 1e6)
+        check_range("top_k", self.top_k, -(2**31), 2**31 - 1)
+        for name in ("top_p", "min_p", "typical_p", "xtc_probability", "xtc_threshold"):
+            check_range(name, getattr(self, name), 0.0, 1.0)
+        check_range("top_n_sigma", self.top_n_sigma, -1e6, 1e6)
+        check_range("repeat_penalty", self.repeat_penalty, 1e-3, 1e3)
+        check_range("repeat_last_n", self.repeat_last_n, -1, 2**31 - 1)
+        check_range("presence_penalty", self.presence_penalty, -1e3, 1e3)
+        check_range("frequency_penalty", self.frequency_penalty, -1e3, 1e3)
+        check_range("dry_multiplier", self.dry_multiplier, 0.0, 1e6)
+        check_range("dry_base", self.dry_base, 0.0, 1e6)
+        check_range("dry_allowed_length", self.dry_allowed_length, 0, 2**31 - 1)
+        check_range("dry_penalty_last_n", self.dry_penalty_last_n, -1, 2**31 - 1)
+        check(self.mirostat in (0, 1, 2), f"mirostat must be 0, 1 or 2, got {self.mirostat}")
+        check_range("mirostat_tau", self.mirostat_tau, 0.0, 1e6)
+        check_range("mirostat_eta", self.mirostat_eta, 0.0, 1e6)
+        check_range("min_keep", self.min_keep, 0, 2**31 - 1)
+        check_range("seed", self.seed, -1, 2**64 - 1)
+        for token, bias in self.logit_bias.items():
+            check(token >= 0, f"logit_bias has a negative token id: {token}")
+            check(not math.isnan(bias), f"logit_bias of token {token} is not a number")
+        for name in self.samplers:
+            check(name in SAMPLER_ORDER, f"unknown sampler {name!r}; choose from {', '.join(SAMPLER_ORDER)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculativeParams:
+    """One request's wishes; None leaves the choice to each drafter's own default."""
+
+    types: tuple[str, ...] | None = None
+    n_max: int | None = None
+    n_min: int | None = None
+    p_min: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_max is not None:
+            check_range("speculative n_max", self.n_max, 0, 1024)
+        if self.n_min is not None:
+            check_range("speculative n_min", self.n_min, 0, 1024)
+        if self.p_min is not None:
+            check_range("speculative p_min", self.p_min, 0.0, 1.0)
+        if self.n_max is not None and self.n_min is not None:
+            check(self.n_min <= self.n_max, f"draft minimum {self.n_min} is above the maximum {self.n_max}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftModelParams:
+    """`draft-simple`. The window counts tokens of history the draft sees; 0 = as many as it was trained for."""
+
+    n_max: int = 16
+    n_min: int = 0
+    p_min: float = 0.75
+    window: int = 1024
+    n_batch: int = 2048
+    n_keep: int = 4
+
+    def __post_init__(self) -> None:
+        check_range("draft n_max", self.n_max, 0, 1024)
+        check_range("draft n_min", self.n_min, 0, 1024)
+        check_range("draft p_min", self.p_min, 0.0, 1.0)
+        check(self.window >= 0, f"the draft's context must be 0 (its own) or more, got {self.window}")
+        check(self.window == 0 or self.window >= 64, f"a draft window under 64 tokens is of no use, got {self.window}")
+        check_range("draft batch size", self.n_batch, 32, 2**20)
+        check_range("tokens kept at the start of the draft's window", self.n_keep, 0, 64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramParams:
+    """`ngram-simple`, `ngram-map-k` and `ngram-map-k4v`: look-up of n tokens, drafts of m."""
+
+    size_n: int = 12
+    size_m: int = 48
+    min_hits: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("n-gram size n", self.size_n, 1, 1024)
+        check_range("n-gram size m", self.size_m, 1, 1024)
+        check_range("n-gram min hits", self.min_hits, 1, 2**20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelParams:
+    """How a GGUF file becomes a model in memory."""
+
+    path: str
+    n_gpu_layers: int = -1
+    use_mmap: bool = True
+    use_mlock: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.path), "no model file given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextParams:
+    """How much a context holds and computes at once. Two contexts may share a model."""
+
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_seqs: int = 1
+    n_threads: int = 0
+    n_threads_batch: int = 0
+    flash_attn: bool | None = None
+    kv_unified: bool = True
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    offload_kqv: bool = True
+
+    def __post_init__(self) -> None:
+        check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
+        check(self.n_ctx < 2**31, f"context size {self.n_ctx} is absurd")
+        check(self.n_batch >= 2, f"batch size must be at least 2, got {self.n_batch}")
+        check(self.n_ubatch >= 2, f"micro-batch size must be at least 2, got {self.n_ubatch}")
+        check(1 <= self.n_seqs <= 256, f"slots must be between 1 and 256, got {self.n_seqs}")
+        check_range("threads", self.n_threads, -1, 512)
+        check_range("batch threads", self.n_threads_batch, -1, 512)
+        for kind in (self.cache_type_k, self.cache_type_v):
+            check(kind in CACHE_TYPES, f"unknown cache type {kind!r}; choose from {', '.join(CACHE_TYPES)}")
+
+    @property
+    def threads(self) -> int:
+        return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
+
+    @property
+    def threads_batch(self) -> int:
+        return self.n_threads_batch if self.n_threads_batch > 0 else self.threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterSettings:
+    """The settings of every drafter, whichever are on."""
+
+    draft_model: DraftModelParams = field(default_factory=DraftModelParams)
+    ngram_simple: NgramParams = field(default_factory=NgramParams)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineParams:
+    """The engine's own choices: slots, exactness, what drafts by default."""
+
+    n_slots: int = 1
+    exact: bool = False
+    n_queue: int = 1024
+    spec_types: tuple[str, ...] = ()
+    speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
+    drafters: DrafterSettings = field(default_factory=DrafterSettings)
+
+    def __post_init__(self) -> None:
+        check(1 <= self.n_slots <= 256, f"slots must be between 1 and 256, got {self.n_slots}")
+        check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All it takes to open an engine: what the command line and the library build."""
+
+    model: ModelParams
+    draft: ModelParams | None = None
+    context: ContextParams = field(default_factory=ContextParams)
+    draft_context: ContextParams = field(default_factory=ContextParams)
+    engine: EngineParams = field(default_factory=EngineParams)

@@ -1,0 +1,75 @@
+"""What a drafter is. Knows token ids and confidences; nothing of slots, batches or text.
+
+A drafter guesses how a token sequence goes on. It is asked for all sequences at once, hears what became of
+its guesses, and must never grow without bound: `seq` numbers are few and reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What a drafter needs to draw as the target will: the seed of the Gumbel noise and the mild filters."""
+
+    seed: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+
+
+@dataclass(slots=True)
+class Ask:
+    """One sequence that wants a draft.
+
+    `tokens` is the live history, last sampled token included: read it, never keep or change it.
+    `ahead` are tokens another drafter has proposed already; go on after them.
+    """
+
+    seq: int
+    tokens: Sequence[int]
+    n_max: int
+    p_min: float | None = None
+    noise: Noise | None = None
+    ahead: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class Draft:
+    """Tokens proposed to follow the history; confidence[j] is the drafter's raw belief in token j."""
+
+    tokens: list[int] = field(default_factory=list)
+    source: str = ""
+    confidence: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def cut(self, n: int) -> Draft:
+        """The first n tokens."""
+        return Draft(self.tokens[:n], self.source, self.confidence[:n])
+
+
+class Drafter(Protocol):
+    """One algorithm. `begin` and `end` bracket a request in sequence `seq`."""
+
+    name: str
+
+    def begin(self, seq: int, tokens: Sequence[int]) -> None:
+        """A request starts with this prompt."""
+
+    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
+        """One draft for each ask, in order; an empty one where there is nothing to say."""
+
+    def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
+        """This draft of yours was checked: the target agreed with its first `n_accepted` tokens."""
+
+    def end(self, seq: int, tokens: Sequence[int]) -> None:
+        """The request is over; `tokens` is its whole history."""
+
+    def close(self) -> None:
+        """The engine shuts down: free native memory, save what is to be saved."""

@@ -1,0 +1,216 @@
+"""`draft-simple`: a smaller model with the target's vocabulary writes ahead.
+
+One context serves all sequences. Each sees a window of its history: the first few tokens and the latest ones. When the
+window is full the older half of the latter goes, so time and memory stay flat however long the text gets. Tokens
+that turn out right stay in the cache; only wrong ones are removed.
+
+Bound: window tokens per sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from paceline.config import DraftModelParams
+from paceline.drafters.base import Ask, Draft
+from paceline.drafters.guess import guess
+from paceline.errors import VocabMismatch
+from paceline.llama.context import Context
+from paceline.llama.lib import Floats
+from paceline.llama.model import Vocab
+
+EXACT_CHUNK = 60  # small batches agree to the last bit on a CPU, see docs/architecture.md
+
+
+def check_vocab(target: Vocab, draft: Vocab) -> None:
+    """Token ids must mean the same to both; say where they do not."""
+    if target.kind != draft.kind:
+        raise VocabMismatch(f"target and draft have different kinds of tokenizer ({target.kind} and {draft.kind})")
+    if abs(target.n_tokens - draft.n_tokens) > 128:
+        raise VocabMismatch(f"target has {target.n_tokens} tokens and draft {draft.n_tokens}: not one vocabulary")
+    for name in ("add_bos", "add_eos", "bos", "eos"):
+        ours, theirs = getattr(target, name), getattr(draft, name)
+        if ours != theirs and not (name in ("bos", "eos") and not getattr(target, f"add_{name}")):
+            raise VocabMismatch(f"target and draft differ in {name}: {ours} and {theirs}")
+    for token in range(min(target.n_tokens, draft.n_tokens)):
+        if target.text(token) != draft.text(token):
+            ours, theirs = (v.text(token).decode("utf-8", "replace") for v in (target, draft))
+            raise VocabMismatch(f"token {token} is {ours!r} for the target and {theirs!r} for the draft")
+
+
+@dataclass(slots=True)
+class View:
+    """What the draft's cache holds of one sequence: its first `n_keep` tokens, and what follows `skipped` more.
+
+    The first `n_sure` cached tokens are known to be the text's; the rest was drafted and is checked next time.
+    """
+
+    n_keep: int
+    cached: list[int] = field(default_factory=list)
+    skipped: int = 0
+    n_sure: int = 0
+    n_prompt: int = 0
+
+    def index(self, position: int) -> int:
+        """Where in the text the token at this position of the cache stands."""
+        return position if position < self.n_keep else position + self.skipped
+
+    def missing(self, text: Sequence[int]) -> list[int]:
+        """Tokens of the window that are not cached."""
+        n = len(self.cached)
+        if n >= self.n_keep or not self.skipped:
+            return list(islice(text, n + self.skipped, None))
+        return [*islice(text, n, self.n_keep), *islice(text, self.n_keep + self.skipped, None)]
+
+    def n_right(self, text: Sequence[int], n_max: int) -> int:
+        """How many cached tokens are the text's, none beyond its first `n_max`."""
+        n = self.n_sure
+        end = max(0, min(len(self.cached), n_max - self.skipped))
+        while n < end and self.cached[n] == text[self.index(n)]:
+            n += 1
+        return min(n, end)
+
+
+class DraftModel:
+    """All sequences' drafts from one draft context."""
+
+    name = "draft-simple"
+
+    def __init__(self, context: Context, params: DraftModelParams, *, exact: bool = False) -> None:
+        self.context = context
+        self.params = params
+        self.exact = exact
+        trained = context.model.n_ctx_train or context.n_ctx_seq
+        self.window = min(params.window or trained, trained, context.n_ctx_seq)
+        self.n_keep = min(params.n_keep, self.window // 4)
+        self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
+        self._batch = context.new_batch()
+        self._can_shift = context.can_shift
+
+    def begin(self, seq: int, tokens: Sequence[int]) -> None:
+        """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
+        view = self._views[seq]
+        view.n_sure = 0
+        view.n_prompt = len(tokens)
+        self._align(seq, view, tokens, len(tokens))
+
+    def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
+        """Nothing to do: the next draft compares the cache with the text."""
+
+    def end(self, seq: int, tokens: Sequence[int]) -> None:
+        """The cache stays, for a request that goes on from here."""
+
+    def close(self) -> None:
+        self.context.close()
+
+    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
+        drafts = [Draft(source=self.name) for _ in asks]
+        limits = [min(ask.n_max, self.params.n_max, self.window // 4) for ask in asks]
+        feeds = [self._catch_up(ask, limit) for ask, limit in zip(asks, limits, strict=True)]
+        alive = list(range(len(asks)))
+        while alive:
+            rows = self._feed([asks[i].seq for i in alive], [feeds[i] for i in alive])
+            alive = [i for i, row in zip(alive, rows, strict=True) if self._extend(asks[i], drafts[i], row, limits[i])]
+            for i in alive:
+                feeds[i] = [drafts[i].tokens[-1]]
+        return [draft if len(draft) >= self.params.n_min else Draft(source=self.name) for draft in drafts]
+
+    def _extend(self, ask: Ask, draft: Draft, row: Floats, limit: int) -> bool:
+        """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
+        position = len(ask.tokens) + len(ask.ahead) + len(draft)
+        token, confidence = guess(row, ask.noise, position)
+        p_min = self.params.p_min if ask.p_min is None else ask.p_min
+        if confidence < p_min or limit <= 0:
+            return False
+        draft.tokens.append(token)
+        draft.confidence.append(confidence)
+        return len(draft) < limit
+
+    # -- the window
+
+    def _catch_up(self, ask: Ask, n_ahead: int) -> list[int]:
+        """Bring the cache in line with the text; returns the tokens it has not seen, at least one."""
+        view = self._views[ask.seq]
+        text = [*ask.tokens, *ask.ahead] if ask.ahead else ask.tokens
+        self._align(ask.seq, view, text, len(text) - 1)
+        view.n_sure = min(view.n_sure, len(ask.tokens) - view.skipped)
+        if len(text) - view.skipped + n_ahead > self.window:
+            self._slide(ask.seq, view, len(text), n_ahead)
+        return view.missing(text)
+
+    def _align(self, seq: int, view: View, text: Sequence[int], n_max: int) -> None:
+        """Remove cached tokens that are not the text's, or beyond its first `n_max`."""
+        n = view.n_right(text, n_max)
+        if n < len(view.cached) and not self.context.remove(seq, n):
+            self.context.remove(seq, 0)
+            n = 0
+        del view.cached[n:]
+        view.n_sure = n
+        if n <= view.n_keep:
+            view.skipped = 0
+
+    def _slide(self, seq: int, view: View, n_text: int, n_ahead: int) -> None:
+        """Drop the older half of the window; where the memory cannot shift, or little would be left, refill it."""
+        n_drop = (len(view.cached) - view.n_keep) // 2
+        fits = n_text - view.skipped - n_drop + n_ahead <= self.window
+        if n_drop <= 0 or not fits or not self._can_shift:
+            self._refill(seq, view, n_text)
+            return
+        start, end = view.n_keep, view.n_keep + n_drop
+        self.context.remove(seq, start, end)
+        self.context.shift(seq, end, -n_drop)
+        del view.cached[start:end]
+        view.skipped += n_drop
+        view.n_sure -= n_drop
+
+    def _refill(self, seq: int, view: View, n_text: int) -> None:
+        self.context.remove(seq, 0)
+        n_seen = view.n_keep + (self.window - view.n_keep) // 2
+        view.cached, view.n_sure, view.skipped = [], 0, max(0, n_text - n_seen)
+
+    # -- computing
+
+    def _feed(self, seqs: list[int], feeds: list[list[int]]) -> list[Floats]:
+        """Compute each sequence's tokens; returns the logits after the last of each."""
+        if self.exact:
+            return [self._feed_exactly(seq, feed) for seq, feed in zip(seqs, feeds, strict=True)]
+        room = max(1, self.context.n_batch // len(seqs))
+        for seq, feed in zip(seqs, feeds, strict=True):
+            while len(feed) > room:
+                n = min(len(feed) - room, self.context.n_batch)
+                self._decode([(seq, feed[:n])], n_outputs=0)
+                del feed[:n]
+        return list(self._decode(list(zip(seqs, feeds, strict=True)), n_outputs=1))
+
+    def _decode(self, parts: list[tuple[int, list[int]]], n_outputs: int) -> Floats:
+        batch = self._batch
+        batch.clear()
+        for seq, tokens in parts:
+            cached = self._views[seq].cached
+            batch.add(seq, tokens, len(cached), n_outputs)
+            cached.extend(tokens)
+        return self.context.decode(batch)
+
+    def _feed_exactly(self, seq: int, feed: list[int]) -> Floats:
+        """As the target computes the same tokens in exact mode: same borders in the prompt, no token alone."""
+        view = self._views[seq]
+        while True:
+            n = min(len(feed), self._n_to_border(view))
+            tokens, feed = feed[:n], feed[n:]
+            padded = tokens * 2 if n == 1 else tokens
+            rows = self._decode([(seq, padded)], n_outputs=0 if feed else len(padded) if n == 1 else 1)
+            if n == 1:
+                self.context.remove(seq, len(view.cached) - 1)
+                view.cached.pop()
+            if not feed:
+                return rows[0].copy()
+
+    def _n_to_border(self, view: View) -> int:
+        position = len(view.cached)
+        n_prompt = view.n_prompt - view.skipped
+        if position >= n_prompt:
+            return EXACT_CHUNK
+        n_ubatch = self.context.n_ubatch
+        return min(n_ubatch - position % n_ubatch, n_prompt - position)

@@ -1,0 +1,53 @@
+"""The token a draft model would write, and how sure it is. Numpy only.
+
+With a temperature the draft adds the very noise that the target's draw will use. In both cases the confidence is the
+softmax of the scores whose largest was taken: for a greedy draft its plain probability, for a sampled one the
+chance to survive a small disagreement about the logits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from paceline.drafters.base import Noise
+from paceline.llama.candidates import at_least
+from paceline.llama.gumbel import gumbel
+from paceline.llama.lib import Floats
+
+K_MAX = 256
+
+
+def guess(row: Floats, noise: Noise | None, position: int) -> tuple[int, float]:
+    """Token and confidence for this position of the text."""
+    return likeliest(row) if noise is None else draw(row, noise, position)
+
+
+def likeliest(row: Floats) -> tuple[int, float]:
+    token = int(row.argmax())
+    return token, 1.0 / float(np.exp(row - row[token]).sum())
+
+
+def draw(row: Floats, noise: Noise, position: int) -> tuple[int, float]:
+    """llama-server's usual filters, then the noisy maximum."""
+    k = min(noise.top_k, K_MAX) if noise.top_k > 0 else K_MAX
+    ids = at_least(row, k)
+    logits = row[ids].astype(np.float64)
+    order = np.argsort(-logits)[:k]
+    ids, logits = ids[order], logits[order]
+    n = n_kept(logits, noise)
+    scores = logits[:n] / noise.temperature + gumbel(noise.seed, position, ids[:n])
+    best = int(scores.argmax())
+    return int(ids[best]), 1.0 / float(np.exp(scores - scores[best]).sum())
+
+
+def n_kept(logits: np.ndarray[tuple[int], np.dtype[np.float64]], noise: Noise) -> int:
+    """How many of the sorted candidates top-p and min-p leave."""
+    n = len(logits)
+    if noise.top_p < 1:
+        cumulated = np.exp(logits - logits[0]).cumsum()
+        n = int(np.searchsorted(cumulated, noise.top_p * cumulated[-1])) + 1
+    if noise.min_p > 0:
+        n = min(n, int((logits >= logits[0] + math.log(noise.min_p)).sum()))
+    return max(1, n)

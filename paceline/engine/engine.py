@@ -1,0 +1,284 @@
+"""The engine: requests in, events out, one `step()` at a time. Knows tokens, never text. One thread only."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Protocol
+
+from paceline.config import EngineParams
+from paceline.drafters.base import Draft
+from paceline.engine.drafting import Drafting
+from paceline.engine.memory import Cells, Memory
+from paceline.engine.request import Emitted, Failed, Finished, Request, Timings, Token
+from paceline.engine.scheduler import Queue, Scheduler, Work
+from paceline.engine.slot import Clock, Slot
+from paceline.engine.verify import log_probabilities, verify
+from paceline.errors import ConfigError, ContextFull, DecodeError, PacelineError, PromptError
+from paceline.llama.context import Batch
+from paceline.llama.lib import Floats
+from paceline.llama.model import Vocab
+from paceline.llama.sampler import Sampler
+
+
+class Target(Cells, Protocol):
+    """What the engine needs of the target's context: the seam a fake fits into."""
+
+    n_ctx_seq: int
+    n_batch: int
+    n_ubatch: int
+    n_seqs: int
+    n_vocab: int
+
+    def new_batch(self) -> Batch: ...
+    def decode(self, batch: Batch) -> Floats: ...
+    def clear(self) -> None: ...
+
+
+class Engine:
+    """Slots of one target, drafted for, verified and emitted together."""
+
+    def __init__(self, target: Target, vocab: Vocab, drafting: Drafting, params: EngineParams) -> None:
+        self.target = target
+        self.vocab = vocab
+        self.drafting = drafting
+        self.exact = params.exact
+        self.slots = [Slot(seq) for seq in range(target.n_seqs)]
+        border = target.n_ubatch if params.exact else 1
+        self.memory = Memory(target, self.slots, shared=not params.exact, border=border)
+        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
+        self.queue = Queue(params.n_queue)
+        self.n_steps = 0
+        self._batch = target.new_batch()
+        self._eog = vocab.eog
+
+    @property
+    def busy(self) -> bool:
+        return bool(len(self.queue)) or any(slot.busy for slot in self.slots)
+
+    def check(self, request: Request) -> None:
+        """Refuse at once what could never be served. Callable from any thread."""
+        n, n_ctx = len(request.prompt), self.target.n_ctx_seq
+        if not n:
+            raise PromptError("the prompt is empty: give at least one token")
+        if n >= n_ctx:
+            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_ctx} including the answer; raise -c")
+        if not all(0 <= token < self.vocab.n_tokens for token in request.prompt):
+            raise PromptError(f"the prompt has token ids outside the vocabulary of {self.vocab.n_tokens}")
+        if request.slot is not None and not 0 <= request.slot < len(self.slots):
+            raise ConfigError(f"there is no slot {request.slot}; slots are 0 to {len(self.slots) - 1}")
+        if request.max_tokens is not None and request.max_tokens < 0:
+            raise ConfigError(f"max_tokens must be 0 or more, got {request.max_tokens}")
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its events come from `step()`."""
+        self.check(request)
+        self.queue.push(request, perf_counter())
+
+    def step(self) -> None:
+        """One round for everybody: admit, draft and plan, then for each batch decode, verify, commit and emit."""
+        self.admit()
+        self.draft()
+        for works in self.scheduler.lay_out(self.slots):
+            rows = self.decode(works)
+            for work in works if rows is not None else ():
+                self.commit(work, rows)
+        self.n_steps += 1
+
+    # -- admit
+
+    def admit(self) -> None:
+        self.queue.offer(self._place)
+        for slot in self.slots:
+            if slot.request and slot.request.cancelled:
+                self.finish(slot, "cancelled")
+
+    def _place(self, request: Request, submitted: float) -> bool:
+        if request.cancelled:
+            request.on_event(Finished("cancelled", Timings()))
+            return True
+        slot = self.memory.choose(request.prompt, request.slot)
+        if slot is None:
+            return False
+        try:
+            self._start(slot, request, submitted)
+        except PacelineError as error:
+            request.on_event(Failed(error, Timings()))
+        return True
+
+    def _start(self, slot: Slot, request: Request, submitted: float) -> None:
+        sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
+        sampler.prime(request.prompt)
+        self.memory.keep(slot, self.memory.reusable(slot, request.prompt) if request.cache_prompt else 0)
+        slot.request, slot.sampler, slot.draft = request, sampler, Draft()
+        slot.tokens = list(request.prompt)
+        slot.n_prompt, slot.n_cached, slot.n_steps = len(request.prompt), slot.n_computed, 0
+        slot.clock = Clock(submitted, perf_counter())
+        self.drafting.begin(slot)
+        if request.max_tokens == 0:
+            self.finish(slot, "length")
+
+    # -- draft and plan
+
+    def draft(self) -> None:
+        slots = [slot for slot in self.slots if slot.generating]
+        room = self.scheduler.draft_room(len(slots))
+        self.drafting.propose(slots, [min(room, self._n_left(slot) - 1) for slot in slots])
+        n_drafted = sum(len(slot.draft) for slot in slots)
+        n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
+        if n_drafted and self.memory.missing(n_drafted + n_pending):
+            for slot in slots:
+                slot.draft = Draft()
+
+    def _n_left(self, slot: Slot) -> int:
+        """Tokens the request may still write, by its own limit and by the context."""
+        assert slot.request
+        by_context = self.target.n_ctx_seq - len(slot.tokens)
+        limit = slot.request.max_tokens
+        return by_context if limit is None else min(by_context, limit - slot.n_generated)
+
+    # -- decode
+
+    def decode(self, works: list[Work]) -> Floats | None:
+        """Logits of the batch, or None when it could not be computed and its requests have failed."""
+        works[:] = self._that_fit(works)
+        if not works:
+            return None
+        batch = self._batch
+        batch.clear()
+        for work in works:
+            padded = self._padded(work)
+            work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)
+        try:
+            return self.target.decode(batch)
+        except DecodeError as error:
+            for work in works:
+                self.fail(work.slot, error)
+            return None
+
+    def _padded(self, work: Work) -> Work:
+        """A lone token takes other kernels than two do; in exact mode none is alone."""
+        if not self.exact or len(work.tokens) > 1:
+            return work
+        return Work(work.slot, work.tokens * 2, 2 * work.n_outputs)
+
+    def _that_fit(self, works: list[Work]) -> list[Work]:
+        """Fail the newest requests until the rest fits the shared memory."""
+        works = list(works)
+        while works and self.memory.missing(sum(len(work.tokens) for work in works)):
+            newest = max((work.slot for work in works), key=lambda slot: slot.clock.admitted)
+            n_used = sum(slot.n_computed for slot in self.slots)
+            needed = len(newest.tokens)
+            works = [work for work in works if work.slot is not newest]
+            message = f"the cache of {self.target.n_ctx} tokens is full ({n_used} in use); this request had {needed}"
+            self.fail(newest, ContextFull(f"{message}; raise -c or lower -np"))
+        return works
+
+    # -- verify, commit, emit
+
+    def commit(self, work: Work, rows: Floats) -> None:
+        slot = work.slot
+        n_before = slot.n_computed
+        slot.n_computed = n_before + max(len(work.tokens), 2 if self.exact else 1)
+        if not work.n_outputs:
+            self._keep_prompt(slot, n_before + len(work.tokens))
+            return
+        if slot.request is None or slot.request.cancelled:
+            self.memory.keep(slot, n_before)
+            self.finish(slot, "cancelled")
+            return
+        own_rows = rows[work.row : work.row + work.n_outputs]
+        n_known = len(slot.tokens)
+        assert slot.sampler
+        tokens = verify(slot.sampler, own_rows, slot.draft.tokens, n_known, self._eog)
+        self._settle(slot, tokens, own_rows)
+
+    def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
+        """Bring slot, memory and drafters to the new text, then tell the client."""
+        n_known = len(slot.tokens)
+        n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
+        if slot.draft.tokens:
+            self.drafting.accepted(slot, n_accepted)
+        reason = self._reason_to_end(slot, tokens)
+        slot.tokens.extend(tokens)
+        first = slot.n_generated == len(tokens)
+        self._keep_prompt(slot, n_known + min(n_accepted, len(tokens) - 1), prompt=first)
+        self._tick(slot, first=first)
+        self.emit(slot, tokens, n_accepted, rows)
+        slot.draft = Draft()
+        if reason:
+            self.finish(slot, reason)
+
+    def _keep_prompt(self, slot: Slot, n: int, *, prompt: bool = True) -> None:
+        """Cut back to n tokens, and note how many of them a later request may build on."""
+        self.memory.keep(slot, n)
+        if not self.exact:
+            slot.n_reusable = slot.n_computed
+        elif prompt:
+            slot.n_reusable = n
+
+    def _reason_to_end(self, slot: Slot, tokens: list[int]) -> str | None:
+        """Why the request ends with this step, if it does; tokens past the end are dropped from the list."""
+        assert slot.request
+        stop = slot.request.stop
+        for i, token in enumerate(tokens):
+            if token in self._eog or (stop and stop(token)):
+                del tokens[i + 1 :]
+                return "stop"
+        return "length" if len(tokens) >= self._n_left(slot) else None
+
+    @staticmethod
+    def _tick(slot: Slot, *, first: bool) -> None:
+        now = perf_counter()
+        slot.n_steps += not first
+        slot.clock.last_token = now
+        if first:
+            slot.clock.first_token = now
+
+    def emit(self, slot: Slot, tokens: list[int], n_accepted: int, rows: Floats) -> None:
+        request = slot.request
+        assert request
+        out = []
+        for i, token in enumerate(tokens):
+            source = slot.draft.source if i < n_accepted else None
+            if request.n_logprobs is None:
+                out.append(Token(token, source))
+            else:
+                out.append(Token(token, source, *log_probabilities(rows[i], token, request.n_logprobs)))
+        request.on_event(Emitted(tuple(out)))
+
+    # -- endings
+
+    def finish(self, slot: Slot, reason: str) -> None:
+        request = self._release(slot)
+        request.on_event(Finished(reason, slot.timings()))
+
+    def fail(self, slot: Slot, error: Exception) -> None:
+        """One request's trouble: its slot is emptied, the others go on."""
+        request = self._release(slot)
+        self.memory.keep(slot, 0)
+        slot.tokens = []
+        request.on_event(Failed(error, slot.timings()))
+
+    def fail_all(self, error: Exception) -> None:
+        """Nothing can be computed any more; everyone hears why, and the memory starts afresh."""
+        for slot in self.slots:
+            if slot.busy:
+                self.fail(slot, error)
+            slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
+        self.queue.offer(lambda request, _: request.on_event(Failed(error, Timings())) is None)
+        self.target.clear()
+
+    def _release(self, slot: Slot) -> Request:
+        assert slot.request and slot.sampler
+        self.drafting.end(slot)
+        request, slot.request = slot.request, None
+        slot.sampler.close()
+        slot.sampler = None
+        return request
+
+    def close(self) -> None:
+        self.drafting.close()
+
+
+def nth(tokens: list[int], n: int) -> int | None:
+    return tokens[n] if n < len(tokens) else None

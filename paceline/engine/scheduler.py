@@ -1,0 +1,99 @@
+"""Who is computed next and in which batch. Knows counts of tokens; nothing of sampling or drafting."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paceline.engine.request import Request
+from paceline.engine.slot import Slot
+from paceline.errors import QueueFull
+
+EXACT_MAX = 62  # batches of 2 to 62 tokens agree to the last bit on a CPU, see docs/architecture.md
+
+
+@dataclass(slots=True)
+class Work:
+    """Consecutive tokens of one slot to compute; logits are wanted for the last `n_outputs`."""
+
+    slot: Slot
+    tokens: list[int]
+    n_outputs: int
+    row: int = 0
+
+
+class Queue:
+    """Requests that wait for a slot, first come first served."""
+
+    def __init__(self, n_max: int) -> None:
+        self.n_max = n_max
+        self._waiting: deque[tuple[Request, float]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def push(self, request: Request, now: float) -> None:
+        if len(self._waiting) >= self.n_max:
+            raise QueueFull(f"{self.n_max} requests are waiting already; try again later")
+        self._waiting.append((request, now))
+
+    def offer(self, place: Callable[[Request, float], bool]) -> None:
+        """Offer everyone a place, in order; who finds none waits on."""
+        self._waiting = deque(entry for entry in self._waiting if not place(*entry))
+
+
+class Scheduler:
+    """Lays a step's tokens out in batches: decoding first, prompt chunks in what is left.
+
+    In exact mode every slot has a batch of its own and prompts are cut at multiples of the micro-batch, so that the
+    numbers depend on the text alone.
+    """
+
+    def __init__(self, n_batch: int, n_ubatch: int, *, exact: bool, shared_chunk: int = 64) -> None:
+        self.n_batch = n_batch
+        self.n_ubatch = n_ubatch
+        self.exact = exact
+        self.shared_chunk = min(shared_chunk, n_ubatch)
+
+    def draft_room(self, n_generating: int) -> int:
+        """The longest draft a slot may have so that all generating slots fit one batch."""
+        return EXACT_MAX - 2 if self.exact else max(0, self.n_batch // max(1, n_generating) - 1)
+
+    def lay_out(self, slots: list[Slot]) -> list[list[Work]]:
+        """Batches to decode one after the other."""
+        generating = [self._decoding(slot) for slot in slots if slot.generating]
+        prefilling = sorted((s for s in slots if s.busy and not s.generating), key=lambda s: s.clock.admitted)
+        works = generating + self._prefills(prefilling, generating)
+        return [[work] for work in works] if self.exact else [works] if works else []
+
+    @staticmethod
+    def _decoding(slot: Slot) -> Work:
+        return Work(slot, [slot.tokens[-1], *slot.draft.tokens], 1 + len(slot.draft))
+
+    def _prefills(self, slots: list[Slot], generating: list[Work]) -> list[Work]:
+        """Prompt chunks, oldest request first, until the step is long enough."""
+        budget = self.n_ubatch if not generating or self.exact else self.shared_chunk
+        budget = min(budget, self.n_batch - sum(len(work.tokens) for work in generating))
+        works = []
+        for slot in slots:
+            n = self._chunk(slot, budget)
+            if n <= 0:
+                break
+            works.append(self._prefill(slot, n))
+            budget -= n
+        return works
+
+    def _chunk(self, slot: Slot, budget: int) -> int:
+        n_pending = len(slot.tokens) - slot.n_computed
+        if not self.exact:
+            return min(n_pending, budget)
+        to_border = self.n_ubatch - slot.n_computed % self.n_ubatch
+        n = min(n_pending, to_border)
+        return n if n <= budget else 0
+
+    @staticmethod
+    def _prefill(slot: Slot, n: int) -> Work:
+        start = slot.n_computed
+        complete = start + n == len(slot.tokens)
+        return Work(slot, slot.tokens[start : start + n], int(complete))

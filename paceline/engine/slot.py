@@ -1,0 +1,75 @@
+"""One sequence of the target's memory and the request it serves at the moment. Knows tokens and clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from paceline.drafters.base import Draft
+from paceline.engine.request import Request, Timings
+from paceline.engine.stats import DrafterStats
+from paceline.llama.sampler import Sampler
+
+
+@dataclass(slots=True)
+class Clock:
+    """When a request was submitted, admitted, and wrote its first and last token."""
+
+    submitted: float = 0.0
+    admitted: float = 0.0
+    first_token: float = 0.0
+    last_token: float = 0.0
+
+
+@dataclass(slots=True)
+class Slot:
+    """tokens = prompt + generated; tokens[:n_computed] are in the target's memory.
+
+    `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border.
+    """
+
+    seq: int
+    tokens: list[int] = field(default_factory=list)
+    n_computed: int = 0
+    n_reusable: int = 0
+    n_prompt: int = 0
+    n_cached: int = 0
+    n_steps: int = 0
+    last_used: int = 0
+    request: Request | None = None
+    sampler: Sampler | None = None
+    draft: Draft = field(default_factory=Draft)
+    clock: Clock = field(default_factory=Clock)
+    stats: dict[str, DrafterStats] = field(default_factory=dict)
+
+    @property
+    def busy(self) -> bool:
+        return self.request is not None
+
+    @property
+    def generating(self) -> bool:
+        """All but the last token is computed: the next one can be drafted and sampled."""
+        return self.request is not None and self.n_computed == len(self.tokens) - 1 and self.n_generated > 0
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.n_prompt
+
+    def timings(self) -> Timings:
+        clock = self.clock
+        now = perf_counter()
+        admitted = clock.admitted or now
+        first = clock.first_token or now
+        drafters = tuple(self.stats.values())
+        return Timings(
+            cache_n=self.n_cached,
+            prompt_n=self.n_prompt - self.n_cached,
+            prompt_ms=1e3 * (first - admitted),
+            predicted_n=self.n_generated,
+            predicted_ms=1e3 * max(0.0, clock.last_token - first),
+            draft_n=sum(d.n_tokens for d in drafters),
+            draft_n_accepted=sum(d.n_accepted_tokens for d in drafters),
+            n_steps=self.n_steps,
+            queue_ms=1e3 * (admitted - clock.submitted),
+            drafters=drafters,
+        )

@@ -1,0 +1,54 @@
+"""What each drafter was asked, proposed and got right. Counters only; nothing grows with the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+N_POSITIONS = 64
+
+
+@dataclass(slots=True)
+class DrafterStats:
+    """One drafter's record: of one request, or of the engine since its start."""
+
+    name: str
+    n_calls: int = 0
+    n_drafts: int = 0
+    n_accepted_drafts: int = 0
+    n_tokens: int = 0
+    n_accepted_tokens: int = 0
+    begin_ms: float = 0.0
+    draft_ms: float = 0.0
+    accept_ms: float = 0.0
+    drafted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
+    accepted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
+
+    def count(self, n_drafted: int, n_accepted: int) -> None:
+        """A draft of this many tokens was checked, this many of them were right."""
+        self.n_drafts += 1
+        self.n_accepted_drafts += n_accepted > 0
+        self.n_tokens += n_drafted
+        self.n_accepted_tokens += n_accepted
+        for position in range(min(n_drafted, N_POSITIONS)):
+            self.drafted_at[position] += 1
+        for position in range(min(n_accepted, N_POSITIONS)):
+            self.accepted_at[position] += 1
+
+    def acceptance_by_position(self) -> list[float]:
+        """Share of drafts that were right at position 0, 1, ...; as long as the longest draft seen."""
+        return [a / d for a, d in zip(self.accepted_at, self.drafted_at, strict=True) if d]
+
+    def line(self) -> str:
+        """The shape llama-server prints, which users parse."""
+        return (
+            f"statistics {self.name.replace('-', '_')}: #calls = {self.n_calls}, #gen drafts = {self.n_drafts}, "
+            f"#acc drafts = {self.n_accepted_drafts}, #gen tokens = {self.n_tokens}, "
+            f"#acc tokens = {self.n_accepted_tokens}, "
+            f"dur(b,g,a) = {self.begin_ms:.3f}, {self.draft_ms:.3f}, {self.accept_ms:.3f} ms"
+        )
+
+
+def acceptance_line(n_accepted: int, n_drafted: int) -> str:
+    """llama-server's summary over all drafters."""
+    rate = n_accepted / n_drafted if n_drafted else 0.0
+    return f"draft acceptance rate = {rate:.5f} ({n_accepted:5d} accepted / {n_drafted:5d} generated)"

@@ -1,0 +1,60 @@
+"""The exception tree: everything paceline raises on purpose.
+
+PacelineError
+├── ConfigError        a value that cannot be meant (negative context, top_p of 3, unknown option)
+├── LibraryError       libllama is missing or not the version we speak to
+├── ModelError         a model file that is missing, truncated, not GGUF, or not for us
+│   └── VocabMismatch  target and draft disagree about a token
+├── RequestError       one request cannot be served; the others go on
+│   ├── PromptError    a prompt that is not text, or empty
+│   ├── ContextFull    more tokens than the slot or the cache can hold
+│   └── QueueFull      too many requests are waiting already
+├── DecodeError        libllama could not compute a batch
+└── EngineClosed       the engine was shut down
+"""
+
+from __future__ import annotations
+
+
+class PacelineError(Exception):
+    """Base of all errors a caller may want to catch."""
+
+
+class ConfigError(PacelineError, ValueError):
+    """A setting that cannot be meant."""
+
+
+class LibraryError(PacelineError):
+    """libllama is missing, broken, or another version."""
+
+
+class ModelError(PacelineError):
+    """A model file we cannot use."""
+
+
+class VocabMismatch(ModelError):
+    """The draft model does not speak the target's tokens."""
+
+
+class RequestError(PacelineError):
+    """One request's trouble; the others go on."""
+
+
+class PromptError(RequestError, ValueError):
+    """A prompt that is empty or not text."""
+
+
+class ContextFull(RequestError):
+    """More tokens than fit."""
+
+
+class QueueFull(RequestError):
+    """Too many requests are waiting."""
+
+
+class DecodeError(PacelineError):
+    """libllama refused or failed to compute a batch."""
+
+
+class EngineClosed(PacelineError):
+    """The engine was shut down."""

@@ -1,0 +1,347 @@
+"""The library: an engine that takes text and gives text. Joins the text room to the engine room.
+
+    from paceline import Engine
+    with Engine("model.gguf") as engine:
+        for chunk in engine.generate("Once upon a time", max_tokens=50):
+            print(chunk.text, end="")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from paceline import models
+from paceline.config import (
+    ContextParams,
+    DrafterSettings,
+    DraftModelParams,
+    EngineParams,
+    ModelParams,
+    SamplingParams,
+    Settings,
+    SpeculativeParams,
+)
+from paceline.drafters import registry
+from paceline.drafters.draft_model import check_vocab
+from paceline.engine.drafting import Drafting
+from paceline.engine.engine import Engine as Core
+from paceline.engine.loop import EngineLoop
+from paceline.engine.planner import FixedPlanner
+from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Timings, Token
+from paceline.engine.stats import DrafterStats
+from paceline.errors import ConfigError, PromptError
+from paceline.llama.context import Context
+from paceline.llama.model import Model, Vocab
+from paceline.text.chat import ChatTemplate
+from paceline.text.detokenizer import Detokenizer
+from paceline.text.stops import StopMatcher
+
+Prompt = str | bytes | Sequence[int]
+Owned = TypeVar("Owned", Model, Context)
+Params = TypeVar("Params", SamplingParams, SpeculativeParams)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token and the text that became complete with it."""
+
+    text: str
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one step of the engine added."""
+
+    text: str
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How it ended: reason is "stop", "length" or "cancelled"; `stop` the stop string, if one was met."""
+
+    reason: str
+    timings: Timings
+    stop: str | None = None
+
+
+class TextStream:
+    """Tokens to text, up to a stop string."""
+
+    def __init__(self, vocab: Vocab, stops: Sequence[str]) -> None:
+        self._detokenizer = Detokenizer(vocab.piece)
+        self.matcher = StopMatcher(stops) if stops else None
+
+    def push(self, token: int) -> str:
+        text = self._detokenizer.push(token)
+        return self.matcher.push(text) if self.matcher else text
+
+    def flush(self) -> str:
+        text = self._detokenizer.flush()
+        return self.matcher.push(text) + self.matcher.flush() if self.matcher else text
+
+    @property
+    def stopped(self) -> str | None:
+        return self.matcher.stopped if self.matcher else None
+
+
+def stop_check(vocab: Vocab, stops: Sequence[str]) -> Callable[[int], bool] | None:
+    """For the engine's thread: does the text end with this token?"""
+    if not stops:
+        return None
+    stream = TextStream(vocab, stops)
+
+    def check(token: int) -> bool:
+        stream.push(token)
+        return stream.stopped is not None
+
+    return check
+
+
+class Generation:
+    """One running request: iterate over it, with `for` or `async for`; `cancel()` from anywhere."""
+
+    def __init__(self, vocab: Vocab, stops: Sequence[str]) -> None:
+        self.finish: Finish | None = None
+        self.request: Request | None = None
+        self._stream = TextStream(vocab, stops)
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready: asyncio.Event | None = None
+
+    def on_event(self, event: Event) -> None:
+        """Called on the engine's thread."""
+        self._events.put(event)
+        loop, ready = self._loop, self._ready
+        if loop and ready:
+            loop.call_soon_threadsafe(ready.set)
+
+    def cancel(self) -> None:
+        assert self.request
+        self.request.cancel()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        try:
+            while not self.finish:
+                yield from self._chunks(self._events.get())
+        finally:
+            self._abandon()
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        self._ready = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        try:
+            while not self.finish:
+                self._ready.clear()
+                while not self._events.empty() and not self.finish:
+                    for chunk in self._chunks(self._events.get()):
+                        yield chunk
+                if not self.finish and self._events.empty():
+                    await self._ready.wait()
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """The consumer left before the end: nobody reads any more."""
+        if not self.finish:
+            self.cancel()
+
+    def _chunks(self, event: Event) -> list[Chunk]:
+        if isinstance(event, Emitted):
+            pieces = tuple(Piece(self._stream.push(token.id), token) for token in event.tokens)
+            return [Chunk("".join(piece.text for piece in pieces), pieces)]
+        if isinstance(event, Failed):
+            self.finish = Finish("error", event.timings)
+            raise event.error
+        rest = self._stream.flush() if self._stream.stopped is None else ""
+        self.finish = Finish(event.reason, event.timings, self._stream.stopped)
+        return [Chunk(rest)] if rest else []
+
+    def text(self) -> str:
+        """Wait for the end and return the whole text."""
+        return "".join(chunk.text for chunk in self)
+
+
+class Engine:
+    """A model ready to write. Opening loads it; use it as a context manager, or `close()` it."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        draft: str | None = None,
+        n_ctx: int = 0,
+        n_slots: int = 1,
+        n_threads: int = 0,
+        exact: bool = False,
+        spec_types: Sequence[str] | None = None,
+        draft_window: int = DraftModelParams().window,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        types = tuple(spec_types) if spec_types is not None else ("draft-simple",) if draft else ()
+        context = ContextParams(n_ctx=n_ctx, n_threads=n_threads)
+        settings = Settings(
+            model=ModelParams(path=model or models.default_model()),
+            draft=ModelParams(path=draft) if draft else None,
+            context=context,
+            draft_context=context,
+            engine=EngineParams(
+                n_slots=n_slots,
+                exact=exact,
+                spec_types=types,
+                drafters=DrafterSettings(draft_model=DraftModelParams(window=draft_window)),
+            ),
+        )
+        self._open(settings, on_progress)
+
+    @classmethod
+    def from_settings(cls, settings: Settings, on_progress: Callable[[float], None] | None = None) -> Self:
+        """For programs that have every setting at hand, such as the command line."""
+        engine = cls.__new__(cls)
+        engine._open(settings, on_progress)
+        return engine
+
+    def _open(self, settings: Settings, on_progress: Callable[[float], None] | None) -> None:
+        self.settings = settings
+        self._closers: list[Callable[[], None]] = []
+        try:
+            self._build(settings, on_progress)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, settings: Settings, on_progress: Callable[[float], None] | None) -> None:
+        params = settings.engine
+        types = registry.canonical(params.spec_types)
+        self.model = self._owned(Model(settings.model, on_progress))
+        self.vocab = self.model.vocab
+        shape = {"n_seqs": params.n_slots, "kv_unified": not params.exact}
+        if params.exact:
+            shape["flash_attn"] = True
+        self.context = self._owned(Context(self.model, replace(settings.context, **shape)))
+        draft = self._open_draft(settings, shape) if "draft-simple" in types else None
+        if types and not self.model.can_roll_back:
+            types = ()
+        drafters = registry.build(types, params.drafters, draft, exact=params.exact)
+        self.core = Core(self.context, self.vocab, Drafting(drafters, FixedPlanner()), params)
+        self.loop = EngineLoop(self.core)
+        self._closers.append(self.loop.close)
+
+    def _open_draft(self, settings: Settings, shape: dict[str, Any]) -> Context:
+        """The draft's context holds one window per slot, whatever the target's size."""
+        if settings.draft is None:
+            raise ConfigError("draft-simple needs a draft model: give one with -md")
+        params = settings.engine.drafters.draft_model
+        model = self._owned(Model(settings.draft))
+        check_vocab(self.vocab, model.vocab)
+        window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
+        sizes = {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
+        context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **sizes, **shape)
+        return self._owned(Context(model, context))
+
+    def _owned(self, resource: Owned) -> Owned:
+        self._closers.append(resource.close)
+        return resource
+
+    # -- what there is
+
+    @property
+    def n_slots(self) -> int:
+        return len(self.core.slots)
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens one slot can hold."""
+        return self.context.n_ctx_seq
+
+    @property
+    def model_name(self) -> str:
+        return self.model.description
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        spelled = [self.vocab.render(t, special=True).decode() if t >= 0 else "" for t in (self.vocab.bos, self.vocab.eos)]
+        return ChatTemplate(self.model.chat_template or "", *spelled)
+
+    def drafter_stats(self) -> list[DrafterStats]:
+        """Records since the start, over all requests."""
+        return list(self.core.drafting.stats.values())
+
+    def tokenize(self, text: str | bytes) -> list[int]:
+        """A prompt's tokens, with what the model wants around it."""
+        return self.vocab.tokenize(text)
+
+    # -- what it does
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        sampling: SamplingParams | None = None,
+        stop: Sequence[str] = (),
+        speculative: SpeculativeParams | Mapping[str, Any] | None = None,
+        logprobs: int | None = None,
+        **overrides: Any,
+    ) -> Generation:
+        """Start writing. Further keywords set single sampling parameters, as in `temperature=0`."""
+        generation = Generation(self.vocab, stop)
+        request = Request(
+            prompt=self._tokens(prompt),
+            on_event=generation.on_event,
+            sampling=with_overrides(sampling or SamplingParams(), overrides),
+            speculative=self._wishes(speculative),
+            max_tokens=max_tokens,
+            n_logprobs=logprobs,
+            stop=stop_check(self.vocab, stop),
+        )
+        generation.request = request
+        self.loop.submit(request)
+        return generation
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str | bytes):
+            return self.tokenize(prompt)
+        if not all(isinstance(token, int) for token in prompt):
+            raise PromptError("a prompt is text, or a list of token ids")
+        return list(prompt)
+
+    def _wishes(self, wishes: SpeculativeParams | Mapping[str, Any] | None) -> SpeculativeParams:
+        default = self.settings.engine.speculative
+        if wishes is None:
+            return default
+        if isinstance(wishes, Mapping):
+            wishes = with_overrides(default, wishes)
+        if wishes.types is None:
+            return wishes
+        types = registry.canonical(wishes.types)
+        unknown = set(types) - set(self.core.drafting.stats)
+        if unknown:
+            raise ConfigError(f"drafter {sorted(unknown)[0]} is not loaded; start the engine with it")
+        return replace(wishes, types=types)
+
+    def close(self) -> None:
+        """Ends running requests and frees the models. Idempotent."""
+        while self._closers:
+            self._closers.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def with_overrides(params: Params, overrides: Mapping[str, Any]) -> Params:
+    """A copy with single values changed; unknown names are an error."""
+    known = {field.name for field in fields(params)}
+    unknown = set(overrides) - known
+    if unknown:
+        raise ConfigError(f"unknown parameter {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}")
+    return replace(params, **overrides)

@@ -1,0 +1,157 @@
+"""A libllama context: batches in, logits out, and the memory of each sequence. Knows no requests.
+
+Batches are numpy arrays that libllama reads in place; logits come back as a numpy view of libllama's own buffer,
+valid until the next decode.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from paceline.config import ContextParams
+from paceline.errors import DecodeError, ModelError
+from paceline.llama.lib import Floats, c, get_logits, log
+from paceline.llama.model import Model
+
+GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+FLASH_ATTN = {None: -1, False: 0, True: 1}
+NO_ROOM = 1
+
+
+class Batch:
+    """Tokens to decode in one call."""
+
+    def __init__(self, capacity: int, n_seqs: int, n_positions: int) -> None:
+        self.capacity = capacity
+        self.n_tokens = 0
+        self.n_outputs = 0
+        self._tokens = np.zeros(capacity, np.int32)
+        self._positions = np.zeros(capacity, np.int32)
+        self._outputs = np.zeros(capacity, np.int8)
+        self._seq_pointers = np.zeros(capacity, np.uint64)
+        self._n_seq_ids = np.ones(capacity, np.int32)
+        self._seq_ids = np.arange(n_seqs, dtype=np.int32)
+        self._seq_address = [self._seq_ids.ctypes.data + 4 * seq for seq in range(n_seqs)]
+        self._counting = np.arange(n_positions + capacity, dtype=np.int32)
+        self.raw = c.llama_batch(
+            0,
+            self._tokens.ctypes.data_as(ctypes.POINTER(c.llama_token)),
+            None,
+            self._positions.ctypes.data_as(ctypes.POINTER(c.llama_pos)),
+            self._n_seq_ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            self._seq_pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(c.llama_seq_id))),
+            self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def clear(self) -> None:
+        self.n_tokens = self.n_outputs = 0
+
+    def add(self, seq: int, tokens: Sequence[int], position: int, n_outputs: int) -> int:
+        """Append tokens of one sequence, logits wanted for the last `n_outputs`. Returns the first such row."""
+        first, last = self.n_tokens, self.n_tokens + len(tokens)
+        assert last <= self.capacity, f"batch of {last} tokens, room for {self.capacity}"
+        self._tokens[first:last] = tokens
+        self._positions[first:last] = self._counting[position : position + last - first]
+        self._seq_pointers[first:last] = self._seq_address[seq]
+        self._outputs[first:last] = 0
+        self._outputs[last - n_outputs : last] = 1
+        row = self.n_outputs
+        self.n_tokens = last
+        self.n_outputs = row + n_outputs
+        return row
+
+
+class Context:
+    """One libllama context; `seconds` adds up the time spent inside it."""
+
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        self.model = model
+        self.n_vocab = model.vocab.n_tokens
+        self.handle: int | None = self._open(model, params)
+        self.n_ctx = int(c.llama_n_ctx(self.handle))
+        self.n_ctx_seq = int(c.llama_n_ctx_seq(self.handle))
+        self.n_batch = int(c.llama_n_batch(self.handle))
+        self.n_ubatch = int(c.llama_n_ubatch(self.handle))
+        self.n_seqs = params.n_seqs
+        self.seconds = 0.0
+        self.n_decodes = 0
+        self._memory = c.llama_get_memory(self.handle)
+        self._view: tuple[int, int] = (0, 0)
+        self._rows: Floats = np.zeros((0, self.n_vocab), np.float32)
+
+    @staticmethod
+    def _open(model: Model, params: ContextParams) -> int:
+        raw = c.llama_context_default_params()
+        raw.n_ctx = params.n_ctx
+        raw.n_batch = params.n_batch
+        raw.n_ubatch = min(params.n_ubatch, params.n_batch)
+        raw.n_seq_max = params.n_seqs
+        raw.n_threads = params.threads
+        raw.n_threads_batch = params.threads_batch
+        raw.flash_attn_type = FLASH_ATTN[params.flash_attn]
+        raw.type_k = GGML_TYPES[params.cache_type_k]
+        raw.type_v = GGML_TYPES[params.cache_type_v]
+        raw.offload_kqv = params.offload_kqv
+        raw.kv_unified = params.kv_unified
+        raw.swa_full = True
+        raw.no_perf = True
+        log.clear()
+        handle = c.llama_init_from_model(model.handle, raw)
+        if not handle:
+            raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
+        return int(handle)
+
+    def new_batch(self) -> Batch:
+        return Batch(self.n_batch, self.n_seqs, self.n_ctx)
+
+    def decode(self, batch: Batch) -> Floats:
+        """Compute the batch. Returns one row of logits per output: a view that the next decode overwrites."""
+        batch.raw.n_tokens = batch.n_tokens
+        start = perf_counter()
+        code = c.llama_decode(self.handle, batch.raw)
+        address = get_logits(self.handle) if code == 0 and batch.n_outputs else 0
+        self.seconds += perf_counter() - start
+        self.n_decodes += 1
+        if code != 0:
+            reason = "no free cells in its memory" if code == NO_ROOM else log.reason()
+            raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
+        return self._logits(address, batch.n_outputs)
+
+    def _logits(self, address: int, n_rows: int) -> Floats:
+        if self._view != (address, n_rows):
+            buffer = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address) if n_rows else b""
+            self._rows = np.frombuffer(buffer, np.float32).reshape(n_rows, self.n_vocab)
+            self._view = (address, n_rows)
+        return self._rows
+
+    def remove(self, seq: int, start: int, end: int = -1) -> bool:
+        """Forget positions start..end (-1: to the last). False where the memory cannot cut there."""
+        return bool(c.llama_memory_seq_rm(self._memory, seq, start, end))
+
+    def shift(self, seq: int, start: int, delta: int) -> None:
+        """Renumber everything from `start` on by `delta`."""
+        c.llama_memory_seq_add(self._memory, seq, start, -1, delta)
+
+    @property
+    def can_shift(self) -> bool:
+        return bool(c.llama_memory_can_shift(self._memory))
+
+    def clear(self) -> None:
+        c.llama_memory_clear(self._memory, True)
+
+    def close(self) -> None:
+        if self.handle:
+            c.llama_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

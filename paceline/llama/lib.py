@@ -1,0 +1,81 @@
+"""libllama itself: loading it, checking its version, catching its log. The rest of the room imports it from here."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.errors import LibraryError
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+TESTED = ((0, 3, 36), (0, 4, 0))
+INSTALL = "pip install 'llama-cpp-python>=0.3.36,<0.4'"
+LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
+
+try:
+    import llama_cpp
+    from llama_cpp import llama_cpp as c
+except (ImportError, OSError, RuntimeError) as error:
+    raise LibraryError(f"libllama could not be loaded ({error}); {INSTALL}") from error
+
+
+def check_version(version: str) -> None:
+    """Struct layouts change between releases; a wrong one would corrupt memory rather than fail."""
+    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    low, high = TESTED
+    if not low <= numbers < high:
+        raise LibraryError(f"llama-cpp-python {version} is not one we know how to speak to; {INSTALL}")
+
+
+class Log:
+    """Keeps the last warnings and errors of libllama, for messages; prints nothing."""
+
+    def __init__(self) -> None:
+        self._errors: deque[str] = deque(maxlen=8)
+        self._last_level = 0
+        self._lock = threading.Lock()
+        self._callback = c.llama_log_callback(self._on_line)
+        c.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _on_line(self, level: int, text: bytes, _data: object) -> None:
+        level = self._last_level if level == LEVEL_CONTINUE else level
+        self._last_level = level
+        if level == LEVEL_ERROR:
+            with self._lock:
+                self._errors.append(text.decode("utf-8", "replace").strip())
+
+    def clear(self) -> None:
+        with self._lock:
+            self._errors.clear()
+
+    def reason(self) -> str:
+        """The first error since `clear`: libllama reports the cause first, then everything that failed with it."""
+        with self._lock:
+            first = next((line for line in self._errors if line), "")
+        return first.split(": ", 1)[-1] if first else "libllama gave no reason"
+
+
+def raw(name: str, argtypes: list[Any], restype: Any) -> Any:
+    """A private prototype of a libllama function, for hot paths that want plain addresses."""
+    function = c._lib[name]
+    function.argtypes = argtypes
+    function.restype = restype
+    return function
+
+
+check_version(llama_cpp.__version__)
+log = Log()
+c.llama_backend_init()
+get_logits = raw("llama_get_logits", [ctypes.c_void_p], ctypes.c_void_p)
+
+
+def versions() -> str:
+    """For bug reports: the package and the library inside it."""
+    return f"llama-cpp-python {llama_cpp.__version__}, libllama {c.llama_version().decode()}"

@@ -1,0 +1,192 @@
+"""A GGUF model and its vocabulary. Knows files and tokens; nothing of contexts or sampling."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from paceline.config import ModelParams
+from paceline.errors import ModelError, PromptError
+from paceline.llama.lib import c, log
+
+MAGIC = b"GGUF"
+QUANTIZATIONS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
+
+
+def check_file(path: str) -> None:
+    """libllama's own complaint about a wrong file is long and late; say it first, and simply."""
+    file = Path(path)
+    if not file.exists():
+        raise ModelError(f"model file not found: {path}")
+    if not file.is_file():
+        raise ModelError(f"not a file: {path}")
+    try:
+        with file.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ModelError(f"model file cannot be read: {path} ({error.strerror})") from error
+    if magic != MAGIC:
+        raise ModelError(f"not a GGUF file: {path} (it starts with {magic!r}, not {MAGIC!r})")
+
+
+class Vocab:
+    """Token ids to bytes and back."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.n_tokens = int(c.llama_vocab_n_tokens(handle))
+        self.bos = int(c.llama_vocab_bos(handle))
+        self.eos = int(c.llama_vocab_eos(handle))
+        self.add_bos = bool(c.llama_vocab_get_add_bos(handle))
+        self.add_eos = bool(c.llama_vocab_get_add_eos(handle))
+        self._pieces: dict[int, bytes] = {}
+
+    @cached_property
+    def eog(self) -> frozenset[int]:
+        """Tokens that end a generation."""
+        return frozenset(t for t in range(self.n_tokens) if c.llama_vocab_is_eog(self.handle, t))
+
+    @cached_property
+    def control(self) -> frozenset[int]:
+        """Tokens that steer the model and are not text."""
+        return frozenset(t for t in range(self.n_tokens) if c.llama_vocab_is_control(self.handle, t))
+
+    def tokenize(self, text: str | bytes, *, special: bool = True, parse_special: bool = True) -> list[int]:
+        """`special` adds what the model wants around a prompt (BOS); `parse_special` reads `<|im_start|>` as one."""
+        data = self._utf8(text)
+        size = len(data) + 8
+        while True:
+            out = (c.llama_token * size)()
+            n = c.llama_tokenize(self.handle, data, len(data), out, size, special, parse_special)
+            if n >= 0:
+                return list(out[:n])
+            size = -n
+
+    @staticmethod
+    def _utf8(text: str | bytes) -> bytes:
+        try:
+            data = text.encode() if isinstance(text, str) else text
+            data.decode()
+        except UnicodeError as error:
+            raise PromptError(f"the prompt is not valid UTF-8: {error}") from error
+        return data
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for; control tokens stand for none."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self.render(token, special=False)
+        return piece
+
+    def render(self, token: int, *, special: bool) -> bytes:
+        """`special` spells control tokens out, as `<|im_end|>`."""
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = c.llama_token_to_piece(self.handle, token, buffer, size, 0, special)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+    def text(self, token: int) -> bytes:
+        """How the GGUF file spells the token."""
+        return bytes(c.llama_vocab_get_text(self.handle, token) or b"")
+
+    @property
+    def kind(self) -> int:
+        return int(c.llama_vocab_type(self.handle))
+
+
+class Model:
+    """Weights in memory. A context manager: `close` frees them."""
+
+    def __init__(self, params: ModelParams, on_progress: Callable[[float], None] | None = None) -> None:
+        check_file(params.path)
+        self.path = params.path
+        self.handle: int | None = self._load(params, on_progress)
+        self.vocab = Vocab(c.llama_model_get_vocab(self.handle))
+        self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))
+        self.n_embd = int(c.llama_model_n_embd(self.handle))
+        self._check_kind()
+
+    def _load(self, params: ModelParams, on_progress: Callable[[float], None] | None) -> int:
+        def report(share: float, _data: object) -> bool:
+            if on_progress:
+                on_progress(share)
+            return True
+
+        raw = c.llama_model_default_params()
+        raw.n_gpu_layers = params.n_gpu_layers
+        raw.load_mode = params.use_mmap + 2 * params.use_mlock
+        raw.progress_callback = c.llama_progress_callback(report)
+        log.clear()
+        handle = c.llama_model_load_from_file(str(params.path).encode(), raw)
+        if not handle:
+            raise ModelError(f"cannot load {params.path}: {log.reason()}")
+        return int(handle)
+
+    def _check_kind(self) -> None:
+        assert self.handle
+        if c.llama_model_has_encoder(self.handle):
+            self.close()
+            raise ModelError(f"{self.path} needs an encoder; paceline runs decoder-only models")
+        if not c.llama_model_has_decoder(self.handle) or self.vocab.n_tokens == 0:
+            self.close()
+            raise ModelError(f"{self.path} cannot write text (no decoder or no vocabulary)")
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Recurrent state cannot be cut back to an earlier token, so drafts could not be rejected."""
+        return not (c.llama_model_is_recurrent(self.handle) or c.llama_model_is_hybrid(self.handle))
+
+    @property
+    def chat_template(self) -> str | None:
+        template = c.llama_model_chat_template(self.handle, None)
+        return template.decode() if template else None
+
+    @property
+    def description(self) -> str:
+        buffer = ctypes.create_string_buffer(128)
+        c.llama_model_desc(self.handle, buffer, 128)
+        return buffer.value.decode()
+
+    @property
+    def n_bytes(self) -> int:
+        return int(c.llama_model_size(self.handle))
+
+    @property
+    def n_params(self) -> int:
+        return int(c.llama_model_n_params(self.handle))
+
+    def close(self) -> None:
+        if self.handle:
+            c.llama_model_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def quantize(source: str, target: str, kind: str, *, n_threads: int = 0) -> None:
+    """Write `source` at another precision. Seconds for a small model; the file appears whole or not at all."""
+    if kind not in QUANTIZATIONS:
+        raise ModelError(f"cannot quantise to {kind!r}; choose from {', '.join(QUANTIZATIONS)}")
+    check_file(source)
+    params = c.llama_model_quantize_default_params()
+    params.ftype = QUANTIZATIONS[kind]
+    params.nthread = n_threads
+    params.allow_requantize = True
+    log.clear()
+    part = Path(f"{target}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    if c.llama_model_quantize(source.encode(), str(part).encode(), ctypes.byref(params)) != 0:
+        part.unlink(missing_ok=True)
+        raise ModelError(f"cannot quantise {source} to {kind}: {log.reason()}")
+    part.replace(target)

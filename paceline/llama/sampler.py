@@ -1,0 +1,200 @@
+"""One request's sampler: libllama's filters, then one draw. Knows logits and tokens, not why they were computed."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.config import SamplingParams
+from paceline.llama.candidates import Cut, Ids, drops_tokens
+from paceline.llama.gumbel import gumbel
+from paceline.llama.lib import Floats, c
+from paceline.llama.model import Vocab
+
+CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+NONE: Ids = np.zeros(0, np.int64)
+Mask = npt.NDArray[np.bool_]
+
+
+def resolve_seed(seed: int) -> int:
+    """-1 asks for a seed of the machine's choosing."""
+    return secrets.randbits(63) if seed < 0 else seed
+
+
+class Sampler:
+    """Draws one token per emitted token, from the target's logits and the text alone."""
+
+    def __init__(self, vocab: Vocab, params: SamplingParams, n_ctx: int, seed: int | None = None) -> None:
+        self.params = params
+        self.seed = resolve_seed(params.seed) if seed is None else seed
+        self.biases = self._all_biases(vocab, params)
+        self._chain: int | None = None
+        self._n_recent = self._window(params, n_ctx)
+        self._recent: deque[int] = deque(maxlen=self._n_recent)
+        self._biased: Ids = np.array(sorted(self.biases), np.int64)
+        self.greedy = self._is_greedy()
+        if not self.greedy:
+            # 2^32 - 1 would ask libllama for a random seed
+            self._chain = build_chain(vocab, params, self.biases, n_ctx, self.seed % 0xFFFFFFFF)
+            self._cut = Cut(params)
+            self._candidates = np.zeros(vocab.n_tokens, CANDIDATE)
+            self._array = c.llama_token_data_array()
+
+    @staticmethod
+    def _all_biases(vocab: Vocab, params: SamplingParams) -> dict[int, float]:
+        ignored = dict.fromkeys(vocab.eog, float("-inf")) if params.ignore_eos else {}
+        wanted = {token: bias for token, bias in params.logit_bias.items() if token < vocab.n_tokens}
+        return wanted | ignored
+
+    @staticmethod
+    def _window(params: SamplingParams, n_ctx: int) -> int:
+        """How many of the last tokens the penalties look at."""
+        sizes = [0]
+        if params.repeat_penalty != 1 or params.presence_penalty or params.frequency_penalty:
+            sizes.append(params.repeat_last_n)
+        if params.dry_multiplier and params.dry_base >= 1:
+            sizes.append(params.dry_penalty_last_n)
+        return max(n_ctx if size < 0 else size for size in sizes)
+
+    def _is_greedy(self) -> bool:
+        """No filter can move or drop the largest logit, so it is the answer."""
+        p = self.params
+        bans_only = all(bias == float("-inf") for bias in self.biases.values())
+        movers = self._n_recent or not bans_only or p.mirostat or p.xtc_probability > 0 or p.typical_p < 1
+        return p.temperature <= 0 and not movers
+
+    def accept(self, tokens: Iterable[int]) -> None:
+        """Tokens that now stand in the text: penalties remember them."""
+        if not self._n_recent:
+            return
+        for token in tokens:
+            self._recent.append(token)
+            c.llama_sampler_accept(self._chain, token)
+
+    def prime(self, prompt: list[int]) -> None:
+        """The prompt counts for penalties too, as far as they look back."""
+        if self._n_recent:
+            self.accept(prompt[-self._n_recent :])
+
+    def sample(self, row: Floats, position: int, mask: Mask | None = None) -> int:
+        """The token at `position` of the text, drawn from its logits; `mask` says which tokens may come at all."""
+        if mask is not None:
+            row = np.where(mask, row, np.float32(-np.inf))
+        if self.greedy:
+            return self._largest(row)
+        token = self._draw(row, position)
+        self.accept((token,))
+        return token
+
+    def _largest(self, row: Floats) -> int:
+        token = int(row.argmax())
+        if token not in self.biases:
+            return token
+        row = row.copy()
+        row[self._biased] = -np.inf
+        return int(row.argmax())
+
+    def _draw(self, row: Floats, position: int) -> int:
+        array = self._fill(row)
+        c.llama_sampler_apply(self._chain, ctypes.byref(array))
+        left = self._left(array)
+        if self.params.mirostat:
+            return int(left["id"][array.selected])
+        ids = left["id"]
+        return int(ids[(left["logit"] + gumbel(self.seed, position, ids)).argmax()])
+
+    def _fill(self, row: Floats) -> Any:
+        keep = self._cut(row, self._moved())
+        n = len(row) if keep is None else len(keep)
+        candidates = self._candidates[:n]
+        candidates["id"] = np.arange(n) if keep is None else keep
+        candidates["logit"] = row if keep is None else row[keep]
+        array = self._array
+        array.data = self._candidates.ctypes.data_as(ctypes.POINTER(c.llama_token_data))
+        array.size, array.selected, array.sorted = n, -1, False
+        return array
+
+    def _moved(self) -> Ids:
+        if not self._recent:
+            return self._biased
+        return np.union1d(np.fromiter(self._recent, np.int64), self._biased)
+
+    def _left(self, array: Any) -> npt.NDArray[Any]:
+        """What the filters left; they may have moved the data elsewhere."""
+        address = ctypes.cast(array.data, ctypes.c_void_p).value
+        if address == self._candidates.ctypes.data:
+            return self._candidates[: array.size]
+        buffer = (ctypes.c_char * (array.size * CANDIDATE.itemsize)).from_address(address or 0)
+        return np.frombuffer(buffer, CANDIDATE)
+
+    def close(self) -> None:
+        if self._chain:
+            c.llama_sampler_free(self._chain)
+            self._chain = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], n_ctx: int, seed: int) -> int:
+    """libllama's filters in llama-server's order; the draw is not among them, except with mirostat."""
+    chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
+    if biases:
+        pairs = (c.llama_logit_bias * len(biases))(*biases.items())
+        c.llama_sampler_chain_add(chain, c.llama_sampler_init_logit_bias(vocab.n_tokens, len(biases), pairs))
+    if params.mirostat:
+        c.llama_sampler_chain_add(chain, c.llama_sampler_init_temp(params.temperature))
+        c.llama_sampler_chain_add(chain, mirostat(vocab, params, seed))
+        return int(chain)
+    for name in params.samplers:
+        sampler = build_filter(name, vocab, params, n_ctx, seed)
+        if sampler:
+            c.llama_sampler_chain_add(chain, sampler)
+    return int(chain)
+
+
+def mirostat(vocab: Vocab, params: SamplingParams, seed: int) -> Any:
+    if params.mirostat == 1:
+        return c.llama_sampler_init_mirostat(vocab.n_tokens, seed, params.mirostat_tau, params.mirostat_eta, 100)
+    return c.llama_sampler_init_mirostat_v2(seed, params.mirostat_tau, params.mirostat_eta)
+
+
+def build_filter(name: str, vocab: Vocab, p: SamplingParams, n_ctx: int, seed: int) -> Any:
+    """One filter by llama-server's name; None where it would do nothing."""
+    match name:
+        case "penalties" if p.repeat_penalty != 1 or p.presence_penalty or p.frequency_penalty:
+            last_n = n_ctx if p.repeat_last_n < 0 else p.repeat_last_n
+            return c.llama_sampler_init_penalties(
+                vocab.n_tokens, last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
+            )
+        case "dry" if p.dry_multiplier:
+            return build_dry(vocab, p, n_ctx)
+        case "top_k" if p.top_k > 0:
+            return c.llama_sampler_init_top_k(p.top_k)
+        case "min_p" if p.min_p > 0:
+            return c.llama_sampler_init_min_p(p.min_p, p.min_keep)
+        case "temperature":
+            return c.llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent)
+        case "top_n_sigma" if drops_tokens(name, p):
+            return c.llama_sampler_init_top_n_sigma(p.top_n_sigma)
+        case "typ_p" if drops_tokens(name, p):
+            return c.llama_sampler_init_typical(p.typical_p, p.min_keep)
+        case "top_p" if drops_tokens(name, p):
+            return c.llama_sampler_init_top_p(p.top_p, p.min_keep)
+        case "xtc" if drops_tokens(name, p):
+            return c.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, p.min_keep, seed)
+    return None
+
+
+def build_dry(vocab: Vocab, p: SamplingParams, n_ctx: int) -> Any:
+    breakers = (ctypes.c_char_p * len(p.dry_sequence_breakers))(*(b.encode() for b in p.dry_sequence_breakers))
+    last_n = n_ctx if p.dry_penalty_last_n < 0 else p.dry_penalty_last_n
+    return c.llama_sampler_init_dry(
+        vocab.handle, p.dry_multiplier, p.dry_base, p.dry_allowed_length, last_n, breakers, len(breakers)
+    )
