@@ -93,8 +93,12 @@ class DraftModel:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
         view = self._views[seq]
         view.n_sure = 0
+        n_max = len(tokens)
+        if self.exact:
+            n_max = min(view.n_right(tokens, n_max), view.n_prompt)
+            n_max -= n_max % self.context.n_ubatch
+        self._align(seq, view, tokens, n_max)
         view.n_prompt = len(tokens)
-        self._align(seq, view, tokens, len(tokens))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to do: the next draft compares the cache with the text."""

@@ -13,7 +13,7 @@ from paceline.engine.request import Emitted, Failed, Finished, Request, Timings,
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
 from paceline.engine.verify import log_probabilities, verify
-from paceline.errors import ConfigError, ContextFull, DecodeError, PacelineError, PromptError
+from paceline.errors import ConfigError, ContextFull, DecodeError, PromptError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
@@ -101,7 +101,7 @@ class Engine:
             return False
         try:
             self._start(slot, request, submitted)
-        except PacelineError as error:
+        except Exception as error:
             request.on_event(Failed(error, Timings()))
         return True
 

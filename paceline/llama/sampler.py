@@ -34,7 +34,7 @@ class Sampler:
         self.params = params
         self.seed = resolve_seed(params.seed) if seed is None else seed
         self.biases = self._all_biases(vocab, params)
-        self._chain: int | None = None
+        self._chain: Any = None
         self._n_recent = self._window(params, n_ctx)
         self._recent: deque[int] = deque(maxlen=self._n_recent)
         self._biased: Ids = np.array(sorted(self.biases), np.int64)
@@ -142,7 +142,7 @@ class Sampler:
         self.close()
 
 
-def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], n_ctx: int, seed: int) -> int:
+def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], n_ctx: int, seed: int) -> Any:
     """libllama's filters in llama-server's order; the draw is not among them, except with mirostat."""
     chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
     if biases:
@@ -151,12 +151,12 @@ def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], 
     if params.mirostat:
         c.llama_sampler_chain_add(chain, c.llama_sampler_init_temp(params.temperature))
         c.llama_sampler_chain_add(chain, mirostat(vocab, params, seed))
-        return int(chain)
+        return chain
     for name in params.samplers:
         sampler = build_filter(name, vocab, params, n_ctx, seed)
         if sampler:
             c.llama_sampler_chain_add(chain, sampler)
-    return int(chain)
+    return chain
 
 
 def mirostat(vocab: Vocab, params: SamplingParams, seed: int) -> Any:

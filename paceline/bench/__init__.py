@@ -1,0 +1,1 @@
+"""Measuring: the prompts, the runs, and the comparison with plain decoding."""

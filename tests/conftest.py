@@ -1,0 +1,36 @@
+"""Models the tests share, each made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import ModelError
+from paceline.models import demo_model
+from tests.tiny import write_model
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny random models: target, draft, other-vocab."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "target.gguf", seed=1, scale=4.0)
+    write_model(folder / "draft.gguf", seed=2, n_layer=1, n_embd=32, n_ctx=128, scale=4.0)
+    write_model(folder / "other-vocab.gguf", seed=3, n_layer=1, n_embd=32, changed_token=65)
+    write_model(folder / "larger-vocab.gguf", seed=3, n_layer=1, n_embd=32, n_extra=400)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def target(models: Path) -> str:
+    return str(models / "target.gguf")
+
+
+@pytest.fixture(scope="session")
+def demo() -> str:
+    """The demo model; tests that want it are skipped where it is not installed."""
+    try:
+        return demo_model()
+    except ModelError as error:
+        pytest.skip(str(error))

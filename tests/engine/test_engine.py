@@ -1,0 +1,225 @@
+"""The engine against a fake context: same tokens whatever drafts, and trouble stays local."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.config import SpeculativeParams
+from paceline.drafters.base import Ask, Draft
+from paceline.engine.request import Finished
+from paceline.errors import ContextFull, DecodeError, PromptError, QueueFull
+from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
+
+prompts = st.lists(st.integers(0, 40), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(prompts, min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_same_tokens_whatever_drafts(texts: list[list[int]], n_slots: int, p: float, exact: bool, seed: int) -> None:
+    context = FakeContext(n_ctx=128 * n_slots, n_seqs=n_slots, exact=exact)
+    prophet = Prophet(p, seed)
+    engine = make_engine(context, prophet)
+    clients = [Client(text, max_tokens=30) for text in texts]
+    run(engine, *clients)
+    for client, text in zip(clients, texts, strict=True):
+        assert client.tokens == continuation(text, 30)
+        assert client.reason == "length"
+    assert not prophet.live
+
+
+def test_right_drafts_take_fewer_steps_and_are_named() -> None:
+    engine = make_engine(FakeContext(), Prophet(1.0))
+    client = Client([1, 2, 3], max_tokens=40)
+    run(engine, client)
+    assert engine.n_steps < 30
+    assert client.sources.count("prophet") == engine.drafting.stats["prophet"].n_accepted_tokens > 10
+    last = client.events[-1]
+    assert isinstance(last, Finished)
+    assert last.timings.draft_n_accepted == client.sources.count("prophet")
+
+
+def test_long_prompts_are_cut_into_chunks_beside_running_slots() -> None:
+    context = FakeContext(n_ctx=512, n_seqs=2)
+    engine = make_engine(context)
+    first, second = Client([1, 2], max_tokens=60), Client(list(range(40)) * 5, max_tokens=5)
+    run(engine, first, second)
+    assert second.tokens == continuation(list(range(40)) * 5, 5)
+    mixed = [batch for batch in context.batches if {seq for seq, _ in batch} == {0, 1}]
+    assert len(mixed) > 5
+    assert max(len(batch) for batch in context.batches) <= context.n_batch
+
+
+def test_a_prefix_is_not_computed_twice() -> None:
+    context = FakeContext(n_seqs=2)
+    engine = make_engine(context)
+    prompt = list(range(30))
+    first = Client(prompt, max_tokens=5)
+    run(engine, first)
+    context.batches.clear()
+    follow_up = Client([*prompt, *first.tokens, 7, 8], max_tokens=3)
+    run(engine, follow_up)
+    assert sum(len(batch) for batch in context.batches) < 8
+    assert follow_up.tokens == continuation([*prompt, *first.tokens, 7, 8], 3)
+    last = follow_up.events[-1]
+    assert isinstance(last, Finished)
+    assert last.timings.cache_n >= len(prompt)
+
+
+def test_exact_mode_reuses_whole_micro_batches_only() -> None:
+    context = FakeContext(n_ubatch=16, exact=True)
+    engine = make_engine(context)
+    run(engine, Client(list(range(40)), max_tokens=5))
+    again = Client(list(range(40)), max_tokens=5)
+    run(engine, again)
+    last = again.events[-1]
+    assert isinstance(last, Finished)
+    assert last.timings.cache_n == 32
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_generation_fills_the_context_exactly(exact: bool) -> None:
+    engine = make_engine(FakeContext(n_ctx=64, exact=exact), Prophet(0.9))
+    client = Client([1, 2, 3], max_tokens=None)
+    run(engine, client)
+    assert client.reason == "length"
+    assert client.tokens == continuation([1, 2, 3], 61)
+
+
+def test_end_of_generation_stops_inside_a_draft() -> None:
+    context = FakeContext()
+    context.ends_after = 12
+    engine = make_engine(context, Prophet(1.0))
+    client = Client([1, 2, 3], max_tokens=100)
+    run(engine, client)
+    assert client.reason == "stop"
+    assert client.tokens[-1] == EOG
+    assert client.tokens.count(EOG) == 1
+
+
+def test_a_stop_check_ends_after_its_token() -> None:
+    expected = continuation([1, 2, 3], 30)
+    seen: list[int] = []
+
+    def stop(token: int) -> bool:
+        seen.append(token)
+        return len(seen) == 9
+
+    client = Client([1, 2, 3], max_tokens=30, stop=stop)
+    run(make_engine(FakeContext(), Prophet(1.0)), client)
+    assert client.tokens == seen == expected[:9]
+    assert client.reason == "stop"
+
+
+def test_a_request_cancelled_during_a_step_frees_its_slot_and_nobody_else_notices() -> None:
+    class Cancelling(FakeContext):
+        def decode(self, batch):  # type: ignore[no-untyped-def]
+            rows = super().decode(batch)
+            if len(victim.tokens) >= 5:
+                victim.request.cancel()
+            return rows
+
+    context = Cancelling(n_seqs=2)
+    engine = make_engine(context, Prophet(0.5))
+    victim, other = Client([1, 2], max_tokens=200), Client([3, 4], max_tokens=50)
+    run(engine, victim, other)
+    assert victim.reason == "cancelled"
+    assert 5 <= len(victim.tokens) < 50
+    assert victim.tokens == continuation([1, 2], len(victim.tokens))
+    assert other.tokens == continuation([3, 4], 50)
+
+
+def test_a_waiting_request_can_be_cancelled() -> None:
+    engine = make_engine(FakeContext())
+    first, second = Client([1], max_tokens=50), Client([2], max_tokens=50)
+    engine.submit(first.request)
+    engine.submit(second.request)
+    engine.step()
+    second.request.cancel()
+    engine.step()
+    assert second.reason == "cancelled"
+    assert not second.tokens
+
+
+def test_a_failing_drafter_is_switched_off_and_the_text_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Prophet):
+        def draft(self, asks: object) -> list[Draft]:
+            raise RuntimeError("out of luck")
+
+    engine = make_engine(FakeContext(), Broken(1.0))
+    client = Client([1, 2, 3])
+    run(engine, client)
+    assert client.tokens == continuation([1, 2, 3], 20)
+    assert len([r for r in caplog.records if "switched off" in r.message]) == 1
+    assert not engine.drafting.drafters
+
+
+def test_limits_of_the_request_bound_the_drafts() -> None:
+    class Eager(Prophet):
+        def _draft(self, ask: Ask) -> Draft:
+            tokens = continuation(ask.tokens, ask.n_max)
+            return Draft(tokens, self.name, [1.0] * len(tokens))
+
+    eager = Eager(1.0)
+    run(make_engine(FakeContext(), eager), Client([1], speculative=SpeculativeParams(n_max=3)))
+    assert {n for n, _ in eager.accepted} <= {1, 2, 3}
+    assert (3, 3) in eager.accepted
+
+    short = Eager(1.0)
+    run(make_engine(FakeContext(), short), Client([1], speculative=SpeculativeParams(n_max=3, n_min=3)))
+    assert {n for n, _ in short.accepted} == {3}
+
+    none = Eager(1.0)
+    run(make_engine(FakeContext(), none), Client([1], speculative=SpeculativeParams(types=())))
+    assert not none.accepted
+
+
+def test_a_full_shared_cache_forgets_idle_prefixes_then_fails_only_the_newest() -> None:
+    context = FakeContext(n_ctx=100, n_seqs=3)
+    engine = make_engine(context, Prophet(0.9))
+    run(engine, Client(list(range(40)), max_tokens=2))
+    old, new = Client(list(range(10)), max_tokens=50), Client(list(range(5, 45)), max_tokens=50)
+    run(engine, old, new)
+    assert old.tokens == continuation(list(range(10)), 50)
+    assert isinstance(new.error, ContextFull)
+    assert "100" in str(new.error)
+    later = Client([1, 2], max_tokens=5)
+    run(engine, later)
+    assert later.tokens == continuation([1, 2], 5)
+
+
+def test_a_batch_that_cannot_be_computed_fails_its_requests_and_no_later_ones() -> None:
+    context = FakeContext()
+    engine = make_engine(context)
+    context.fail_next = True
+    unlucky, lucky = Client([1, 2]), Client([3, 4])
+    run(engine, unlucky, lucky)
+    assert isinstance(unlucky.error, DecodeError)
+    assert lucky.tokens == continuation([3, 4], 20)
+
+
+def test_what_cannot_be_served_is_refused_with_numbers() -> None:
+    engine = make_engine(FakeContext(n_ctx=64), n_queue=1)
+    with pytest.raises(ContextFull, match=r"64 tokens.*holds 64"):
+        engine.submit(Client([1] * 64).request)
+    with pytest.raises(PromptError, match="empty"):
+        engine.submit(Client([]).request)
+    with pytest.raises(PromptError, match="outside the vocabulary"):
+        engine.submit(Client([1, 999]).request)
+    engine.submit(Client([1]).request)
+    with pytest.raises(QueueFull, match="1 requests"):
+        engine.submit(Client([1]).request)
+
+
+def test_no_tokens_wanted_gives_none() -> None:
+    client = Client([1, 2], max_tokens=0)
+    run(make_engine(FakeContext()), client)
+    assert client.tokens == []
+    assert client.reason == "length"

@@ -1,0 +1,183 @@
+"""Stand-ins behind the llama seam: a context that computes by rule and checks what it is fed, and a tiny vocabulary."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.config import EngineParams, SamplingParams, SpeculativeParams
+from paceline.drafters.base import Ask, Draft, Drafter
+from paceline.engine.drafting import Drafting
+from paceline.engine.engine import Engine
+from paceline.engine.planner import FixedPlanner
+from paceline.engine.request import Emitted, Event, Failed, Finished, Request
+from paceline.errors import DecodeError
+from paceline.llama.context import Batch
+from paceline.llama.lib import Floats
+
+N_VOCAB = 50
+EOG = N_VOCAB - 1
+GREEDY = SamplingParams(temperature=0)
+
+
+class FakeVocab:
+    handle = 0
+    n_tokens = N_VOCAB
+    eog = frozenset({EOG})
+
+
+def next_token(history: Sequence[int]) -> int:
+    """The fake model: the last three tokens decide. It never ends by itself."""
+    return hash(tuple(history[-3:])) % (N_VOCAB - 1)
+
+
+def continuation(prompt: Sequence[int], n: int) -> list[int]:
+    """What the fake model writes, one token at a time: the reference for everything the engine does."""
+    history = list(prompt)
+    for _ in range(n):
+        history.append(next_token(history))
+    return history[len(prompt) :]
+
+
+class FakeContext:
+    """Keeps the cells of every sequence and refuses a batch that does not continue them."""
+
+    def __init__(self, n_ctx: int = 256, n_batch: int = 64, n_ubatch: int = 16, n_seqs: int = 1, exact: bool = False) -> None:
+        self.n_ctx = n_ctx
+        self.n_ctx_seq = n_ctx // n_seqs if exact else n_ctx
+        self.n_batch = n_batch
+        self.n_ubatch = n_ubatch
+        self.n_seqs = n_seqs
+        self.n_vocab = N_VOCAB
+        self.exact = exact
+        self.cells: list[list[int]] = [[] for _ in range(n_seqs)]
+        self.batches: list[list[tuple[int, int]]] = []
+        self.fail_next = False
+        self.ends_after: int | None = None
+
+    def new_batch(self) -> Batch:
+        return Batch(self.n_batch, self.n_seqs, self.n_ctx)
+
+    def decode(self, batch: Batch) -> Floats:
+        if self.fail_next:
+            self.fail_next = False
+            raise DecodeError("told to fail")
+        rows = []
+        entries = []
+        for i in range(batch.n_tokens):
+            seq = (int(batch._seq_pointers[i]) - batch._seq_address[0]) // 4
+            cells, position = self.cells[seq], int(batch._positions[i])
+            assert position == len(cells), f"seq {seq} has {len(cells)} cells, batch puts a token at {position}"
+            cells.append(int(batch._tokens[i]))
+            entries.append((seq, cells[-1]))
+            if batch._outputs[i]:
+                rows.append(self._logits(cells))
+        self._check(entries)
+        self.batches.append(entries)
+        return np.array(rows, np.float32).reshape(len(rows), N_VOCAB)
+
+    def _logits(self, cells: list[int]) -> Floats:
+        row = np.zeros(N_VOCAB, np.float32)
+        row[EOG if self.ends_after is not None and len(cells) >= self.ends_after else next_token(cells)] = 9.0
+        return row
+
+    def _check(self, entries: list[tuple[int, int]]) -> None:
+        used = [len(cells) for cells in self.cells]
+        assert sum(used) <= self.n_ctx, f"{used} cells used of {self.n_ctx}"
+        assert max(used) <= self.n_ctx_seq
+        if self.exact:
+            assert len({seq for seq, _ in entries}) == 1, "exact mode computes one sequence per call"
+            assert len(entries) >= 2, "exact mode leaves no token alone"
+
+    def remove(self, seq: int, start: int, end: int = -1) -> bool:
+        del self.cells[seq][start : None if end < 0 else end]
+        return True
+
+    def clear(self) -> None:
+        self.cells = [[] for _ in range(self.n_seqs)]
+
+
+class Prophet:
+    """Drafts what the fake model will write, wrong now and then."""
+
+    name = "prophet"
+
+    def __init__(self, p_right: float, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        self.p_right = p_right
+        self.accepted: list[tuple[int, int]] = []
+        self.live: dict[int, int] = {}
+
+    def begin(self, seq: int, tokens: Sequence[int]) -> None:
+        assert seq not in self.live
+        self.live[seq] = len(tokens)
+
+    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._draft(ask) for ask in asks]
+
+    def _draft(self, ask: Ask) -> Draft:
+        tokens = continuation(ask.tokens, self.random.randint(0, ask.n_max))
+        tokens = [t if self.random.random() < self.p_right else (t + 1) % N_VOCAB for t in tokens]
+        return Draft(tokens, self.name, [self.p_right] * len(tokens))
+
+    def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
+        self.accepted.append((len(draft), n_accepted))
+
+    def end(self, seq: int, tokens: Sequence[int]) -> None:
+        del self.live[seq]
+
+    def close(self) -> None: ...
+
+
+class Client:
+    """One request and what was heard of it."""
+
+    def __init__(self, prompt: list[int], max_tokens: int | None = 20, **more: object) -> None:
+        self.events: list[Event] = []
+        wishes = more.pop("speculative", SpeculativeParams())
+        assert isinstance(wishes, SpeculativeParams)
+        self.request = Request(
+            prompt=prompt,
+            on_event=self.events.append,
+            sampling=GREEDY,
+            max_tokens=max_tokens,
+            speculative=wishes,
+            **more,  # type: ignore[arg-type]
+        )
+
+    @property
+    def tokens(self) -> list[int]:
+        return [token.id for event in self.events if isinstance(event, Emitted) for token in event.tokens]
+
+    @property
+    def sources(self) -> list[str | None]:
+        return [token.source for event in self.events if isinstance(event, Emitted) for token in event.tokens]
+
+    @property
+    def reason(self) -> str:
+        last = self.events[-1]
+        assert isinstance(last, Finished), last
+        return last.reason
+
+    @property
+    def error(self) -> Exception:
+        last = self.events[-1]
+        assert isinstance(last, Failed), last
+        return last.error
+
+
+def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100) -> Engine:
+    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue)
+    return Engine(context, FakeVocab(), Drafting(drafters, FixedPlanner()), params)  # type: ignore[arg-type]
+
+
+def run(engine: Engine, *clients: Client, n_steps: int = 2000) -> None:
+    for client in clients:
+        engine.submit(client.request)
+    for _ in range(n_steps):
+        if not engine.busy:
+            return
+        engine.step()
+    raise AssertionError(f"still busy after {n_steps} steps")

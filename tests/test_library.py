@@ -1,0 +1,178 @@
+"""The library on real libllama with tiny random models: exactness, threads, async, stops, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline import Engine, Generation
+from paceline.errors import ConfigError, ContextFull, ModelError, PromptError, VocabMismatch
+
+pytestmark = pytest.mark.model
+
+PROMPTS = ["The cat and the dog", "on and on and on and on", "x = [1, 2, 3]\nx = [1, 2, 3]\n", "a" * 60]
+SAMPLINGS: list[dict[str, Any]] = [{"temperature": 0.0}, {"temperature": 0.8, "seed": 7}]
+
+
+def texts(engine: Engine, n: int = 40) -> list[str]:
+    jobs = [(prompt, sampling) for prompt in PROMPTS for sampling in SAMPLINGS]
+    return [g.text() for g in [engine.generate(p, max_tokens=n, **s) for p, s in jobs]]
+
+
+@pytest.fixture(scope="module")
+def expected(target: str) -> list[str]:
+    with Engine(target, n_ctx=512, n_threads=2, exact=True) as engine:
+        return texts(engine)
+
+
+@pytest.mark.parametrize("n_slots", [1, 3])
+@pytest.mark.parametrize("drafter", ["none", "ngram-simple", "draft", "self", "both"])
+def test_exact_text_does_not_depend_on_the_drafter(models: Path, target: str, expected: list[str], drafter: str, n_slots: int) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "none": {},
+        "ngram-simple": {"spec_types": ["ngram-simple"]},
+        "draft": {"draft": str(models / "draft.gguf"), "draft_window": 64},
+        "self": {"draft": target},
+        "both": {"draft": target, "spec_types": ["draft-simple", "ngram-simple"]},
+    }
+    with Engine(target, n_ctx=512 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **options[drafter]) as engine:
+        assert texts(engine) == expected
+        drafted = {s.name: s for s in engine.drafter_stats()}
+    if drafter == "self":
+        stats = drafted["draft-simple"]
+        assert stats.n_tokens > 50
+        assert stats.n_accepted_tokens >= 0.99 * stats.n_tokens
+
+
+def test_the_default_mode_speculates_to_the_same_greedy_text_here(target: str) -> None:
+    """Float32 weights have no quantised kernels to differ, so even the quick mode must agree."""
+    with Engine(target, n_ctx=512, n_threads=2) as plain, Engine(target, draft=target, n_ctx=512, n_threads=2) as fast:
+        for prompt in PROMPTS:
+            generation = fast.generate(prompt, max_tokens=40, temperature=0)
+            assert generation.text() == plain.generate(prompt, max_tokens=40, temperature=0).text()
+            assert generation.finish
+            assert generation.finish.timings.n_steps < 40
+
+
+def test_many_threads_get_their_own_text(target: str) -> None:
+    with Engine(target, n_ctx=1024, n_slots=3, n_threads=2, exact=True) as engine:
+        alone = {p: engine.generate(p, max_tokens=20, temperature=0).text() for p in PROMPTS}
+        together: dict[str, str] = {}
+
+        def work(prompt: str) -> None:
+            together[prompt] = engine.generate(prompt, max_tokens=20, temperature=0).text()
+
+        threads = [threading.Thread(target=work, args=(p,)) for p in PROMPTS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert together == alone
+
+
+def test_async_gives_the_same_chunks(target: str) -> None:
+    async def collect(generation: Generation) -> str:
+        return "".join([chunk.text async for chunk in generation])
+
+    async def all_of_them(engine: Engine) -> list[str]:
+        return await asyncio.gather(*(collect(engine.generate(p, max_tokens=20, temperature=0)) for p in PROMPTS))
+
+    with Engine(target, n_ctx=1024, n_slots=2, n_threads=2, exact=True) as engine:
+        alone = [engine.generate(p, max_tokens=20, temperature=0).text() for p in PROMPTS]
+        assert asyncio.run(all_of_them(engine)) == alone
+
+
+def test_a_stop_string_ends_the_text_before_it_wherever_tokens_are_cut(target: str) -> None:
+    with Engine(target, n_ctx=512, n_threads=2, exact=True, draft=target) as engine:
+        whole = engine.generate("The cat", max_tokens=60, temperature=0).text()
+        stop = whole[20:26]
+        generation = engine.generate("The cat", max_tokens=60, temperature=0, stop=[stop, "never there"])
+        assert generation.text() == whole[: whole.index(stop)]
+        assert generation.finish
+        assert generation.finish.reason == "stop"
+        assert generation.finish.stop == stop
+
+
+def test_logprobs_come_with_every_token_drafted_or_not(target: str) -> None:
+    def logprobs(engine: Engine) -> list[tuple[int, float | None]]:
+        chunks = engine.generate("The cat", max_tokens=30, temperature=0, logprobs=3)
+        return [(p.token.id, p.token.logprob) for chunk in chunks for p in chunk.pieces if len(p.token.top_logprobs) == 3]
+
+    with Engine(target, n_ctx=512, n_threads=2, exact=True) as plain:
+        expected = logprobs(plain)
+    with Engine(target, n_ctx=512, n_threads=2, exact=True, draft=target) as fast:
+        assert logprobs(fast) == expected
+    assert len(expected) == 30
+    assert all(logprob is not None and logprob <= 0 for _, logprob in expected)
+
+
+def test_leaving_early_frees_the_slot(target: str) -> None:
+    with Engine(target, n_ctx=4096, n_threads=2) as engine:
+        for chunk in engine.generate("The cat", temperature=0, ignore_eos=True):
+            assert chunk.pieces
+            break
+        generation = engine.generate("The dog", max_tokens=5, temperature=0)
+        assert generation.text()
+        assert engine.core.slots[0].n_generated <= 6
+
+
+def test_a_long_prompt_runs_with_a_small_draft(models: Path, target: str) -> None:
+    with Engine(target, n_ctx=20480, n_threads=2, draft=str(models / "draft.gguf"), draft_window=64) as engine:
+        tokens = engine.tokenize("and on " * 4000)[:20000]
+        assert len(tokens) == 20000
+        generation = engine.generate(tokens, max_tokens=8, temperature=0)
+        generation.text()
+        assert generation.finish
+        assert generation.finish.timings.prompt_n == 20000
+        assert generation.finish.reason == "length"
+
+
+def test_a_generation_fills_the_context(models: Path, target: str) -> None:
+    for exact in (False, True):
+        with Engine(target, n_ctx=256, n_threads=2, exact=exact, draft=str(models / "draft.gguf"), draft_window=64) as engine:
+            generation = engine.generate("The cat", temperature=0, ignore_eos=True)
+            generation.text()
+            assert generation.finish
+            assert generation.finish.reason == "length"
+            assert len(engine.core.slots[0].tokens) == 256
+
+
+def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not found"):
+        Engine(str(tmp_path / "missing.gguf"))
+    (tmp_path / "text.gguf").write_text("hello there")
+    with pytest.raises(ModelError, match="not a GGUF file"):
+        Engine(str(tmp_path / "text.gguf"))
+    whole = Path(target).read_bytes()
+    (tmp_path / "half.gguf").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ModelError, match="cannot load"):
+        Engine(str(tmp_path / "half.gguf"))
+    with pytest.raises(VocabMismatch, match="token 65 is 'A' for the target and 'changed'"):
+        Engine(target, draft=str(models / "other-vocab.gguf"))
+    with pytest.raises(VocabMismatch, match="266 tokens and draft 666"):
+        Engine(target, draft=str(models / "larger-vocab.gguf"))
+
+
+def test_bad_requests_are_refused_and_good_ones_go_on(target: str) -> None:
+    with Engine(target, n_ctx=256, n_threads=2) as engine:
+        with pytest.raises(ContextFull, match="300 tokens, a slot holds 256"):
+            engine.generate([65] * 300)
+        with pytest.raises(PromptError, match="UTF-8"):
+            engine.generate(b"\xff\xfe broken")
+        with pytest.raises(PromptError, match="UTF-8"):
+            engine.generate("lone \ud800 surrogate")
+        with pytest.raises(PromptError, match="empty"):
+            engine.generate("")
+        for bad in ({"top_p": 3.0}, {"temperature": float("nan")}, {"seed": -5}, {"no_such_thing": 1}):
+            with pytest.raises(ConfigError):
+                engine.generate("hello", **bad)
+        with pytest.raises(ConfigError, match="unknown drafter"):
+            engine.generate("hello", speculative={"types": ["crystal-ball"]})
+        assert engine.generate("hello", max_tokens=3).text() is not None
+    for options in ({"n_ctx": -1}, {"n_slots": 0}):
+        with pytest.raises(ConfigError):
+            Engine(target, **options)  # type: ignore[arg-type]

@@ -1,0 +1,83 @@
+"""Tiny random GGUF models, written by the test that needs them: real files for the real libllama."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+BYTES = [bytes([b]) for b in range(256)]
+SPECIAL = [b"<|end|>", b"<|start|>"]
+WORDS = [b"the ", b"and ", b"of ", b"ing", b"er", b"on", b"an", b"re"]
+
+
+def gpt2_spelling(data: bytes) -> str:
+    """GPT-2's way to write bytes as printable characters, which is how GGUF files store BPE tokens."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    table = {b: chr(b) if b in printable else chr(next(others)) for b in range(256)}
+    return "".join(table[b] for b in data)
+
+
+def write_model(
+    path: Path,
+    *,
+    seed: int = 0,
+    n_embd: int = 64,
+    n_layer: int = 2,
+    n_head: int = 2,
+    n_ctx: int = 512,
+    n_extra: int = 0,
+    changed_token: int | None = None,
+    arch: str = "llama",
+    scale: float = 0.5,
+) -> str:
+    """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones)."""
+    rng = np.random.default_rng(seed)
+    tokens = [gpt2_spelling(b) for b in BYTES] + [t.decode() for t in SPECIAL] + [gpt2_spelling(w) for w in WORDS]
+    tokens += [f"[unused{i}]" for i in range(n_extra)]
+    if changed_token is not None:
+        tokens[changed_token] = "changed"
+    kinds = [gguf.TokenType.NORMAL] * len(tokens)
+    kinds[256] = kinds[257] = gguf.TokenType.CONTROL
+    writer = gguf.GGUFWriter(str(path), arch)
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(2 * n_embd)
+    writer.add_head_count(n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(n_embd // n_head)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([f"{gpt2_spelling(b'e')} {gpt2_spelling(b'r')}"])
+    writer.add_bos_token_id(257)
+    writer.add_eos_token_id(256)
+    writer.add_add_bos_token(False)
+
+    def add(name: str, *shape: int) -> None:
+        writer.add_tensor(name, (rng.standard_normal(shape) * scale / np.sqrt(shape[-1])).astype(np.float32))
+
+    def ones(name: str) -> None:
+        writer.add_tensor(name, np.ones(n_embd, np.float32))
+
+    writer.add_tensor("token_embd.weight", rng.standard_normal((len(tokens), n_embd)).astype(np.float32))
+    ones("output_norm.weight")
+    add("output.weight", len(tokens), n_embd)
+    for i in range(n_layer):
+        ones(f"blk.{i}.attn_norm.weight")
+        ones(f"blk.{i}.ffn_norm.weight")
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            add(f"blk.{i}.{name}.weight", n_embd, n_embd)
+        add(f"blk.{i}.ffn_gate.weight", 2 * n_embd, n_embd)
+        add(f"blk.{i}.ffn_up.weight", 2 * n_embd, n_embd)
+        add(f"blk.{i}.ffn_down.weight", n_embd, 2 * n_embd)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(path)
