@@ -37,7 +37,7 @@ from paceline.engine.stats import DrafterStats
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.context import Context
 from paceline.llama.model import Model, Vocab
-from paceline.text.chat import ChatTemplate
+from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.detokenizer import Detokenizer
 from paceline.text.stops import StopMatcher
 
@@ -221,9 +221,9 @@ class Engine:
         types = registry.canonical(params.spec_types)
         self.model = self._owned(Model(settings.model, on_progress))
         self.vocab = self.model.vocab
-        shape = {"n_seqs": params.n_slots, "kv_unified": not params.exact}
+        shape: dict[str, Any] = {"n_seqs": params.n_slots}
         if params.exact:
-            shape["flash_attn"] = True
+            shape |= {"kv_unified": False, "flash_attn": True}
         self.context = self._owned(Context(self.model, replace(settings.context, **shape)))
         draft = self._open_draft(settings, shape) if "draft-simple" in types else None
         if types and not self.model.can_roll_back:
@@ -267,7 +267,7 @@ class Engine:
     @property
     def chat_template(self) -> ChatTemplate:
         spelled = [self.vocab.render(t, special=True).decode() if t >= 0 else "" for t in (self.vocab.bos, self.vocab.eos)]
-        return ChatTemplate(self.model.chat_template or "", *spelled)
+        return ChatTemplate(self.model.chat_template or CHATML, *spelled)
 
     def drafter_stats(self) -> list[DrafterStats]:
         """Records since the start, over all requests."""

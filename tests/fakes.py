@@ -52,6 +52,7 @@ class FakeContext:
         self.n_seqs = n_seqs
         self.n_vocab = N_VOCAB
         self.exact = exact
+        self.kv_unified = not exact
         self.cells: list[list[int]] = [[] for _ in range(n_seqs)]
         self.batches: list[list[tuple[int, int]]] = []
         self.fail_next = False

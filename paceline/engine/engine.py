@@ -28,6 +28,7 @@ class Target(Cells, Protocol):
     n_ubatch: int
     n_seqs: int
     n_vocab: int
+    kv_unified: bool
 
     def new_batch(self) -> Batch: ...
     def decode(self, batch: Batch) -> Floats: ...
@@ -44,7 +45,7 @@ class Engine:
         self.exact = params.exact
         self.slots = [Slot(seq) for seq in range(target.n_seqs)]
         border = target.n_ubatch if params.exact else 1
-        self.memory = Memory(target, self.slots, shared=not params.exact, border=border)
+        self.memory = Memory(target, self.slots, shared=target.kv_unified, border=border)
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
         self.queue = Queue(params.n_queue)
         self.n_steps = 0

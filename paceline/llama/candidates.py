@@ -21,14 +21,29 @@ Ids = npt.NDArray[np.int64]
 def at_least(row: Floats, k: int) -> Ids:
     """Tokens among which the k largest logits are (and few others).
 
-    k blocks whose maxima are the largest hold k values at least as large as the smallest of these maxima.
+    The row is laid out in columns. The k columns whose maxima are largest hold k values at least as large as the
+    smallest of these maxima, so only columns that reach it need a closer look.
     """
-    n_blocks = len(row) // BLOCK
-    if k * 2 > n_blocks:
+    n_columns = len(row) // BLOCK
+    if k * 2 > n_columns:
         return top(row, k)
-    whole = row[: n_blocks * BLOCK].reshape(n_blocks, BLOCK).max(axis=1)
-    threshold = np.partition(whole, n_blocks - k)[n_blocks - k]
-    return np.flatnonzero(row >= threshold if threshold > -math.inf else row > threshold)
+    grid = row[: n_columns * BLOCK].reshape(BLOCK, n_columns)
+    highest = grid.max(axis=0)
+    threshold = np.partition(highest, n_columns - k)[n_columns - k]
+    columns = reaching(highest, threshold)
+    i, j = reaching_2d(grid[:, columns], threshold)
+    ids = i * n_columns + columns[j]
+    rest = reaching(row[n_columns * BLOCK :], threshold) + n_columns * BLOCK
+    return np.concatenate((ids, rest)) if len(rest) else ids
+
+
+def reaching(values: Floats, threshold: np.float32) -> Ids:
+    """Where a value is as large as the threshold; never where it is minus infinity, which means forbidden."""
+    return np.flatnonzero(values >= threshold if threshold > -math.inf else values > threshold)
+
+
+def reaching_2d(values: Floats, threshold: np.float32) -> tuple[Ids, Ids]:
+    return (values >= threshold if threshold > -math.inf else values > threshold).nonzero()
 
 
 def top(row: Floats, k: int) -> Ids:

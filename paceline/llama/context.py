@@ -79,6 +79,7 @@ class Context:
         self.n_batch = int(c.llama_n_batch(self.handle))
         self.n_ubatch = int(c.llama_n_ubatch(self.handle))
         self.n_seqs = params.n_seqs
+        self.kv_unified = params.kv_unified
         self.seconds = 0.0
         self.n_decodes = 0
         self._memory = c.llama_get_memory(self.handle)

@@ -44,6 +44,8 @@ class Sampler:
             self._chain = build_chain(vocab, params, self.biases, n_ctx, self.seed % 0xFFFFFFFF)
             self._cut = Cut(params)
             self._candidates = np.zeros(vocab.n_tokens, CANDIDATE)
+            self._data = self._candidates.ctypes.data_as(ctypes.POINTER(c.llama_token_data))
+            self._address = self._candidates.ctypes.data
             self._array = c.llama_token_data_array()
 
     @staticmethod
@@ -116,7 +118,7 @@ class Sampler:
         candidates["id"] = np.arange(n) if keep is None else keep
         candidates["logit"] = row if keep is None else row[keep]
         array = self._array
-        array.data = self._candidates.ctypes.data_as(ctypes.POINTER(c.llama_token_data))
+        array.data = self._data
         array.size, array.selected, array.sorted = n, -1, False
         return array
 
@@ -128,7 +130,7 @@ class Sampler:
     def _left(self, array: Any) -> npt.NDArray[Any]:
         """What the filters left; they may have moved the data elsewhere."""
         address = ctypes.cast(array.data, ctypes.c_void_p).value
-        if address == self._candidates.ctypes.data:
+        if address == self._address:
             return self._candidates[: array.size]
         buffer = (ctypes.c_char * (array.size * CANDIDATE.itemsize)).from_address(address or 0)
         return np.frombuffer(buffer, CANDIDATE)

@@ -31,8 +31,8 @@ MAX_SOURCE = 2**18
 Tokenize = Callable[[bytes], Sequence[int]]
 
 # Like Python's json.dumps: what models write anyway. Free white space lets a small model write newlines for ever.
-_JSON_DUMPS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-_JSON_FREE = {"whitespace_flexible": True}
+_JSON_FREE = {"whitespace_flexible": True, "json_allow_general_unicode_escapes": True}
+_JSON_DUMPS = _JSON_FREE | {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _SOURCE_LINE = re.compile(r"^\s*(\d+ \|.*|\^+)$")
 _stack_size_lock = threading.Lock()
 
@@ -81,8 +81,10 @@ class GrammarCompiler:
     def _compile(self, source: str, translate: Callable[[], str]) -> Grammar:
         if len(source) > MAX_SOURCE:
             raise ConfigError(f"the grammar has {len(source)} characters, more than {MAX_SOURCE}")
-        if not source.isascii() and any("\ud800" <= char < "\ue000" for char in source):
-            raise ConfigError("the grammar is not text: it has half a surrogate pair")
+        try:
+            source.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"the grammar is not text: {error}") from error
         with self._lock:
             tokenizer = self._tokenizer
         translated = translate()
@@ -149,6 +151,8 @@ class Matcher:
         """`mask()[token]`, for the price of a few microseconds while the text is not forced."""
         if self._ended or not 0 <= token < len(self._vocab.tokens):
             return False
+        if token in self._vocab.eos:
+            return self.accepting
         if forced := self.forced():
             return token == forced[0]
         if self._inner.compute_ff_bytes():
@@ -166,8 +170,8 @@ class Matcher:
 
         Beyond the forced tokens it looks at bytes alone: a token may be counted that the tokenizer would not take.
         """
-        if self._ended:
-            return 0
+        if self.finished:  # llguidance counts an end token here only after others
+            return int(bool(draft) and self.allows(draft[0]))
         known = list(takewhile(lambda token: 0 <= token < len(self._vocab.tokens), draft))
         n = next(
             (n for n, pair in enumerate(zip(known, self.forced(), strict=False)) if pair[0] != pair[1]), len(known)
@@ -242,7 +246,7 @@ def _schema_source(schema: str | Mapping[str, Any] | bool) -> str:
         value = json.loads(schema) if isinstance(schema, str) else schema
         if not isinstance(value, Mapping | bool):
             raise ConfigError("a JSON schema must be an object or a boolean")
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
     except ConfigError:
         raise
     except (TypeError, ValueError, RecursionError) as error:

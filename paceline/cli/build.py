@@ -1,0 +1,138 @@
+"""From parsed flags to the dataclasses of `config`: what was given is set, the rest keeps its default."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from paceline.cli.flags import Parsed
+from paceline.cli.options import HubOptions, RequestOptions, RunOptions
+from paceline.cli.values import unescape
+from paceline.config import (
+    ContextParams,
+    DrafterSettings,
+    EngineParams,
+    ModelParams,
+    SamplingParams,
+    Settings,
+    SpeculativeParams,
+)
+from paceline.errors import ConfigError
+
+FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
+"""Context settings a draft model takes over when it has none of its own."""
+
+
+def settings(parsed: Parsed) -> Settings:
+    check_hub(parsed)
+    draft = draft_model(parsed)
+    return Settings(
+        model=model(parsed),
+        draft=draft,
+        context=ContextParams(**parsed.under("context")),
+        draft_context=draft_context(parsed),
+        engine=engine(parsed, has_draft=draft is not None),
+    )
+
+
+def sampling(parsed: Parsed) -> SamplingParams:
+    values = parsed.under("sampling")
+    if "logit_bias" in values:
+        values["logit_bias"] = dict(values["logit_bias"])
+    if "dry_sequence_breakers" in values:
+        values["dry_sequence_breakers"] = plain(parsed, values["dry_sequence_breakers"])
+    return SamplingParams(**values)
+
+
+def speculative(parsed: Parsed) -> SpeculativeParams:
+    return SpeculativeParams(**parsed.under("speculative"))
+
+
+def request(parsed: Parsed) -> RequestOptions:
+    values = parsed.under("request")
+    if "stop" in values:
+        values["stop"] = plain(parsed, values["stop"])
+    return RequestOptions(**values)
+
+
+def run_options(parsed: Parsed) -> RunOptions:
+    return RunOptions(**parsed.under("run"))
+
+
+def plain(parsed: Parsed, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Backslash sequences as the characters they stand for, unless `--no-escape`."""
+    return tuple(map(unescape, texts)) if parsed.values.get("request.escape", True) else texts
+
+
+def check_hub(parsed: Parsed) -> None:
+    """A model named by repository needs its file as well; running another one silently would be a trap."""
+    hub = HubOptions(**parsed.under("hub"))
+    for name, flag, path in ((hub.model, "-m", "model.path"), (hub.draft, "-md", "draft.path")):
+        if name and path not in parsed.values:
+            raise ConfigError(f"{name}: paceline does not download models; fetch the GGUF file and give it with {flag}")
+
+
+def model(parsed: Parsed) -> ModelParams:
+    values = parsed.under("model")
+    if "path" not in values:
+        from paceline.models import default_model
+
+        values["path"] = default_model()
+    return ModelParams(**values)
+
+
+def draft_model(parsed: Parsed) -> ModelParams | None:
+    """The draft is loaded as the target is, except where its own flags say otherwise."""
+    values = parsed.under("draft")
+    if "path" not in values or speculation_off(parsed):
+        return None
+    shared = {name: value for name, value in parsed.under("model").items() if name in ("use_mmap", "use_mlock")}
+    return ModelParams(**{**shared, **values})
+
+
+def draft_context(parsed: Parsed) -> ContextParams:
+    target = parsed.under("context")
+    own = parsed.under("draft_context")
+    if "n_threads" in own:
+        target.pop("n_threads_batch", None)
+    return ContextParams(**{**{name: target[name] for name in FROM_THE_TARGET if name in target}, **own})
+
+
+def engine(parsed: Parsed, has_draft: bool) -> EngineParams:
+    values = parsed.under("engine")
+    values["spec_types"] = spec_types(values.get("spec_types", ()), has_draft)
+    return EngineParams(speculative=speculative(parsed), drafters=drafters(parsed), **values)
+
+
+def speculation_off(parsed: Parsed) -> bool:
+    return set(parsed.values.get("engine.spec_types", ())) == {"none"}
+
+
+def spec_types(names: tuple[str, ...], has_draft: bool) -> tuple[str, ...]:
+    """Each drafter once; a draft model drafts without being asked to."""
+    wanted = dict.fromkeys(name for name in names if name != "none")
+    if has_draft and not any(name.startswith("draft") for name in wanted):
+        wanted["draft-simple"] = None
+    if "draft-simple" in wanted and not has_draft:
+        raise ConfigError("draft-simple needs a draft model: give one with -md FILE")
+    return tuple(wanted)
+
+
+def drafters(parsed: Parsed) -> DrafterSettings:
+    given = parsed.under("drafters")
+    settings = DrafterSettings()
+    for drafter in fields(settings):
+        prefix = f"{drafter.name}."
+        own = {path.removeprefix(prefix): value for path, value in given.items() if path.startswith(prefix)}
+        default = getattr(settings, drafter.name)
+        settings = replace(settings, **{drafter.name: replace(default, **matched(own, default))})
+    return settings
+
+
+def matched(own: dict[str, Any], default: object) -> dict[str, Any]:
+    """Of a drafter's shortest and longest draft, the one the user did not name gives way to the one they did."""
+    if "n_max" in own and "n_min" not in own and hasattr(default, "n_min"):
+        return {**own, "n_min": min(default.n_min, own["n_max"])}
+    if "n_min" in own and "n_max" not in own and hasattr(default, "n_max"):
+        return {**own, "n_max": max(default.n_max, own["n_min"])}
+    return own

@@ -1,0 +1,146 @@
+"""One flag: its names, its environment variables, what it sets and how its text becomes a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from paceline.cli import values
+from paceline.cli.options import CommonOptions, HubOptions, RequestOptions, RunOptions
+from paceline.config import (
+    ContextParams,
+    DrafterSettings,
+    EngineParams,
+    ModelParams,
+    SamplingParams,
+    SpeculativeParams,
+)
+
+EVERY = ("run", "serve", "bench")
+RUN = ("run",)
+SERVE = ("serve",)
+
+DEFAULTS: dict[str, object] = {
+    "model": ModelParams(path="-"),
+    "draft": ModelParams(path="-"),
+    "context": ContextParams(),
+    "draft_context": ContextParams(),
+    "engine": EngineParams(),
+    "drafters": DrafterSettings(),
+    "speculative": SpeculativeParams(),
+    "sampling": SamplingParams(),
+    "request": RequestOptions(),
+    "hub": HubOptions(),
+    "run": RunOptions(),
+    "common": CommonOptions(),
+}
+"""The first word of a dotted path, and the dataclass it leads into."""
+
+MISSING = object()
+
+
+class Kind(Enum):
+    FLAG = "flag"
+    INT = "int"
+    FLOAT = "float"
+    STR = "str"
+    PATH = "path"
+    CHOICE = "choice"
+    LIST = "list"
+
+
+class Status(Enum):
+    REAL = "real"
+    PLANNED = "planned"  # its field does not exist yet; becomes real by itself when it does
+    IGNORED = "ignored"  # means nothing here, warns once
+    REFUSED = "refused"  # would change the answer, so ignoring it would be a lie
+
+
+METAVARS = {
+    Kind.FLAG: "",
+    Kind.INT: "N",
+    Kind.FLOAT: "X",
+    Kind.STR: "TEXT",
+    Kind.PATH: "FILE",
+    Kind.CHOICE: "",
+    Kind.LIST: "A,B",
+}
+
+CONVERTERS: dict[Kind, Callable[[str], object]] = {
+    Kind.FLAG: values.switch,
+    Kind.INT: values.whole,
+    Kind.FLOAT: values.number,
+    Kind.STR: str,
+    Kind.PATH: str,
+    Kind.CHOICE: str,
+    Kind.LIST: values.words,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One row of the table. Names, variables and paths are written as one string, separated by spaces.
+
+    `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
+    sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value.
+    """
+
+    names: str
+    help: str
+    sets: str = ""
+    kind: Kind = Kind.FLAG
+    old: str = ""
+    off: str = ""
+    env: str = ""
+    metavar: str = ""
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    convert: Callable[[str], object] | None = None
+    on: object = True
+    grows: bool = False
+    bare: str | None = None
+    refused: bool = False
+    group: str = ""
+    commands: tuple[str, ...] = ()
+
+    @property
+    def all_names(self) -> list[str]:
+        return f"{self.names} {self.old} {self.off}".split()
+
+    @property
+    def fields(self) -> list[str]:
+        """The dotted paths it sets, as far as they exist."""
+        return [path for path in self.sets.split() if default_of(path) is not MISSING]
+
+    @property
+    def status(self) -> Status:
+        if self.refused:
+            return Status.REFUSED
+        if not self.sets:
+            return Status.IGNORED
+        return Status.REAL if self.fields else Status.PLANNED
+
+    @property
+    def takes(self) -> str:
+        """What its value looks like, for help and docs."""
+        return self.metavar or "|".join(self.choices) or METAVARS[self.kind]
+
+    def value(self, text: str) -> object:
+        if self.kind is Kind.CHOICE and self.choices and not self.convert and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        return (self.convert or CONVERTERS[self.kind])(text)
+
+
+def default_of(path: str) -> object:
+    """The default of the dataclass field a dotted path leads to, or MISSING."""
+    root, *steps = path.split(".")
+    found = DEFAULTS.get(root, MISSING)
+    for step in steps:
+        found = getattr(found, step, MISSING)
+    return found
+
+
+def rows(group: str, commands: tuple[str, ...], flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """The flags of one group; a row may name other commands than its neighbours."""
+    return tuple(replace(flag, group=group, commands=flag.commands or commands) for flag in flags)

@@ -1,0 +1,115 @@
+"""The `paceline` command: finds the subcommand, reads its flags, turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+
+from paceline.cli.flags import parse
+from paceline.cli.help import command_help
+from paceline.errors import ConfigError, PacelineError
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand. With `flags` its main() gets what the table of flags made of the words, else the words."""
+
+    module: str
+    summary: str
+    flags: bool = True
+
+
+COMMANDS = {
+    "run": Command("paceline.cli.run", "continue a prompt, or chat"),
+    "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
+}
+
+HELP = """\
+paceline: speculative decoding for GGUF models. Same words, sooner.
+
+{commands}
+
+Try it:
+  paceline demo                                              see what drafting gains on this machine
+  paceline run -p "Once upon a time" -n 100                  the demo model writes
+  paceline run -cnv                                          chat with it
+  paceline run -m large.gguf -md small.gguf -p "Hello"       a small model drafts for a large one
+  paceline run -f code.py --spec-type ngram-simple           text that repeats itself needs no second model
+
+`paceline run --help` lists every flag; llama-server's names and LLAMA_ARG_* variables work here too."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return dispatch(words)
+    except PacelineError as error:
+        print(f"paceline: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+
+
+def dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if words[0] in ("--version", "version"):
+        return show_version()
+    name, rest = words[0], words[1:]
+    if name not in COMMANDS:
+        raise ConfigError(unknown(name))
+    command = COMMANDS[name]
+    return start(name, command, rest) if command.flags else call(command, rest)
+
+
+def start(name: str, command: Command, words: list[str]) -> int:
+    """A command whose flags are in the table."""
+    parsed = parse(words, name, os.environ)
+    if parsed.values.get("common.help"):
+        print(command_help(name))
+        return 0
+    if parsed.values.get("common.version"):
+        return show_version()
+    for warning in parsed.warnings:
+        print(f"paceline: warning: {warning}", file=sys.stderr)
+    return call(command, parsed)
+
+
+def call(command: Command, argument: object) -> int:
+    """Modules are loaded only now: help and errors come at once."""
+    code: int = import_module(command.module).main(argument)
+    return code
+
+
+def overview() -> str:
+    lines = [f"  paceline {name:<8} {command.summary}" for name, command in COMMANDS.items()]
+    return HELP.format(commands="\n".join(lines))
+
+
+def show_version() -> int:
+    from paceline import __version__
+
+    print(f"paceline {__version__}")
+    return 0
+
+
+def unknown(name: str) -> str:
+    if name.startswith("-"):
+        return f"a command comes first, as in `paceline run {name} …`; there are {', '.join(COMMANDS)}"
+    near = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+    return f"unknown command {name!r}; {hint}"

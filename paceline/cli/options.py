@@ -1,0 +1,69 @@
+"""What the commands themselves want to know, beyond the engine's settings. Defaults live here, checks too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.config import check
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of the command line: the text itself (`-p`), or the file that holds it (`-f`, `-` = stdin)."""
+
+    text: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions:
+    """Flags that stand beside the work. `draft_params` is a command line of its own, for the draft model."""
+
+    help: bool = False
+    version: bool = False
+    draft_params: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """Models named by repository instead of by file. We do not download; we say so clearly."""
+
+    model: str | None = None
+    draft: str | None = None
+    file: str | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """How every answer ends; `escape` says whether backslash sequences in prompts and stop strings count."""
+
+    n_predict: int = -1
+    stop: tuple[str, ...] = ()
+    escape: bool = True
+
+    def __post_init__(self) -> None:
+        check(self.n_predict >= -2, f"the number of tokens to predict must be -1 (no limit) or more: {self.n_predict}")
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self.n_predict if self.n_predict >= 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """`paceline run`: what to continue and how to show it. None = decide by looking at the terminal."""
+
+    prompts: tuple[Prompt, ...] = ()
+    system: str | None = None
+    system_file: str | None = None
+    conversation: bool | None = None
+    single_turn: bool = False
+    display_prompt: bool = False
+    color: bool | None = None
+    show_timings: bool | None = None
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        check(not (self.json and self.conversation), "--json prints one answer: it cannot be combined with -cnv")
+        check(not (self.system and self.system_file), "-sys and -sysf are both given; which one is it?")

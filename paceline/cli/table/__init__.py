@@ -1,0 +1,16 @@
+"""Every flag of every command. A new flag is one row in one of these files; parser, help and docs follow."""
+
+from __future__ import annotations
+
+from paceline.cli.table import context, drafters, ignored, model, output, sampling, server, speculation
+
+TABLE = (
+    *output.ROWS,
+    *model.ROWS,
+    *context.ROWS,
+    *sampling.ROWS,
+    *speculation.ROWS,
+    *drafters.ROWS,
+    *server.ROWS,
+    *ignored.ROWS,
+)

@@ -1,0 +1,101 @@
+"""Flags that size the target's context: tokens held, tokens per batch, threads, slots."""
+
+from __future__ import annotations
+
+from paceline.cli import values
+from paceline.cli.flag import EVERY, Flag, Kind, rows
+
+CONTEXT = [
+    Flag(
+        names="-c --ctx-size",
+        sets="context.n_ctx",
+        kind=Kind.INT,
+        env="LLAMA_ARG_CTX_SIZE",
+        help="tokens the context holds, prompt and answer together; 0 = as many as the model was trained for",
+    ),
+    Flag(
+        names="-np --parallel",
+        sets="engine.n_slots",
+        kind=Kind.INT,
+        convert=values.slots,
+        env="LLAMA_ARG_N_PARALLEL",
+        help="slots: how many requests are worked on side by side; -1 = the default",
+    ),
+    Flag(
+        names="-b --batch-size",
+        sets="context.n_batch",
+        kind=Kind.INT,
+        env="LLAMA_ARG_BATCH",
+        help="the most tokens in one call to libllama",
+    ),
+    Flag(
+        names="-ub --ubatch-size",
+        sets="context.n_ubatch",
+        kind=Kind.INT,
+        env="LLAMA_ARG_UBATCH",
+        help="the most tokens computed at once; more reads prompts quicker and takes more memory",
+    ),
+    Flag(
+        names="-t --threads",
+        sets="context.n_threads",
+        kind=Kind.INT,
+        env="LLAMA_ARG_THREADS",
+        default="one per core",
+        help="threads that write; more than there are cores is slower",
+    ),
+    Flag(
+        names="-tb --threads-batch",
+        sets="context.n_threads_batch",
+        kind=Kind.INT,
+        default="as -t",
+        help="threads that read prompts",
+    ),
+    Flag(
+        names="-fa --flash-attn",
+        sets="context.flash_attn",
+        kind=Kind.CHOICE,
+        choices=("on", "off", "auto"),
+        convert=values.on_off_auto,
+        bare="on",
+        env="LLAMA_ARG_FLASH_ATTN",
+        default="auto",
+        help="flash attention: less memory for long contexts; --exact and quantised V caches need it",
+    ),
+    Flag(
+        names="-ctk --cache-type-k",
+        sets="context.cache_type_k",
+        kind=Kind.STR,
+        metavar="TYPE",
+        env="LLAMA_ARG_CACHE_TYPE_K",
+        help="number format of the cached keys; q8_0 halves their memory",
+    ),
+    Flag(
+        names="-ctv --cache-type-v",
+        sets="context.cache_type_v",
+        kind=Kind.STR,
+        metavar="TYPE",
+        env="LLAMA_ARG_CACHE_TYPE_V",
+        help="number format of the cached values; anything but f16 needs flash attention",
+    ),
+    Flag(
+        names="-kvo --kv-offload",
+        off="-nkvo --no-kv-offload",
+        sets="context.offload_kqv",
+        env="LLAMA_ARG_KV_OFFLOAD",
+        help="keep the cache on the GPU; off saves its memory and costs speed",
+    ),
+    Flag(
+        names="-kvu --kv-unified",
+        off="-no-kvu --no-kv-unified",
+        sets="context.kv_unified",
+        env="LLAMA_ARG_KV_UNIFIED",
+        help="one pool of cache for all slots instead of equal parts; --exact uses parts",
+    ),
+    Flag(
+        names="--exact",
+        sets="engine.exact",
+        help="the same text to the last byte with any drafter or none, alone or beside others; a little slower",
+    ),
+]
+
+ROWS = rows("context", EVERY, CONTEXT)

@@ -1,0 +1,142 @@
+"""Flags of `paceline serve`: where it listens, who may ask, what it shows."""
+
+from __future__ import annotations
+
+from paceline.cli.flag import SERVE, Flag, Kind, rows
+
+LISTEN = [
+    Flag(
+        names="--host",
+        sets="server.host",
+        kind=Kind.STR,
+        metavar="ADDRESS",
+        env="LLAMA_ARG_HOST",
+        help="the address to listen on; 0.0.0.0 lets other machines in",
+    ),
+    Flag(names="--port", sets="server.port", kind=Kind.INT, env="LLAMA_ARG_PORT", help="the port to listen on"),
+    Flag(
+        names="--api-key",
+        sets="server.api_keys",
+        kind=Kind.LIST,
+        grows=True,
+        metavar="KEY",
+        env="LLAMA_API_KEY",
+        help="clients must show one of these keys, separated by commas",
+    ),
+    Flag(
+        names="--api-key-file",
+        sets="server.api_key_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_API_KEY_FILE",
+        help="a file of keys, one a line",
+    ),
+    Flag(
+        names="--ssl-key-file",
+        sets="server.ssl_key_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_SSL_KEY_FILE",
+        help="the private key, for https",
+    ),
+    Flag(
+        names="--ssl-cert-file",
+        sets="server.ssl_cert_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_SSL_CERT_FILE",
+        help="the certificate, for https",
+    ),
+    Flag(
+        names="--api-prefix",
+        sets="server.api_prefix",
+        kind=Kind.STR,
+        metavar="PATH",
+        env="LLAMA_ARG_API_PREFIX",
+        help="serve everything below this path",
+    ),
+    Flag(
+        names="-to --timeout",
+        sets="server.timeout",
+        kind=Kind.INT,
+        env="LLAMA_ARG_TIMEOUT",
+        help="give up on a silent connection after N seconds",
+    ),
+    Flag(
+        names="--path",
+        sets="server.static_path",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_STATIC_PATH",
+        help="serve the files of this folder instead of our page",
+    ),
+    Flag(
+        names="--webui --ui",
+        off="--no-webui --no-ui",
+        sets="server.webui",
+        env="LLAMA_ARG_UI LLAMA_ARG_WEBUI",
+        help="the web page at /: chat, speed, acceptance",
+    ),
+]
+
+REPORT = [
+    Flag(
+        names="-a --alias",
+        sets="server.alias",
+        kind=Kind.STR,
+        metavar="NAME",
+        env="LLAMA_ARG_ALIAS",
+        help="the model's name in replies, instead of its file's",
+    ),
+    Flag(
+        names="--metrics",
+        sets="server.metrics",
+        env="LLAMA_ARG_ENDPOINT_METRICS",
+        help="counters for Prometheus at /metrics",
+    ),
+    Flag(
+        names="--slots",
+        off="--no-slots",
+        sets="server.slots",
+        env="LLAMA_ARG_ENDPOINT_SLOTS",
+        help="what each slot is doing, at /slots",
+    ),
+    Flag(
+        names="--props",
+        sets="server.props",
+        env="LLAMA_ARG_ENDPOINT_PROPS",
+        help="let clients change settings through POST /props",
+    ),
+    Flag(
+        names="--slot-save-path",
+        sets="server.slot_save_path",
+        kind=Kind.PATH,
+        metavar="FOLDER",
+        help="where clients may save a slot's memory and restore it from",
+    ),
+    Flag(
+        names="--cache-prompt",
+        off="--no-cache-prompt",
+        sets="server.cache_prompt",
+        env="LLAMA_ARG_CACHE_PROMPT",
+        help="reuse the part of a prompt that a slot has read already",
+    ),
+    Flag(
+        names="-sps --slot-prompt-similarity",
+        sets="server.slot_prompt_similarity",
+        kind=Kind.FLOAT,
+        help="how alike a prompt must be to a slot's last one to be sent there; 0 = do not look",
+    ),
+    Flag(
+        names="--embeddings --embedding",
+        sets="server.embeddings",
+        env="LLAMA_ARG_EMBEDDINGS",
+        help="answer embedding requests only",
+    ),
+    Flag(
+        names="--reasoning-format",
+        sets="server.reasoning_format",
+        kind=Kind.STR,
+        metavar="NAME",
+        env="LLAMA_ARG_THINK",
+        help="whether a thinking model's thoughts come apart from its answer",
+    ),
+]
+
+ROWS = rows("server", SERVE, LISTEN + REPORT)

@@ -1,0 +1,173 @@
+"""Flags that say what drafts and how much, and the draft model's own. Old llama-server names are understood."""
+
+from __future__ import annotations
+
+from paceline.cli import values
+from paceline.cli.flag import EVERY, Flag, Kind, rows
+
+CHOICE = [
+    Flag(
+        names="--spec-type",
+        sets="engine.spec_types",
+        kind=Kind.LIST,
+        grows=True,
+        env="LLAMA_ARG_SPEC_TYPE",
+        metavar="A,B",
+        default="none; draft-simple with -md",
+        help="the drafters to use, such as ngram-simple; none = no speculation at all, not even with -md",
+    ),
+    Flag(
+        names="--spec-default",
+        sets="engine.spec_types",
+        on=("ngram-mod",),
+        grows=True,
+        default="",
+        help="add ngram-mod with its defaults: good for long sessions and edits",
+    ),
+    Flag(
+        names="--spec-policy",
+        sets="engine.spec_policy",
+        kind=Kind.CHOICE,
+        choices=("auto", "fixed"),
+        help="auto drafts as much as pays on this machine; fixed takes your limits literally",
+    ),
+    Flag(
+        names="--draft-max",
+        old="--draft --draft-n",
+        sets="speculative.n_max drafters.draft_model.n_max drafters.ngram_mod.n_max",
+        kind=Kind.INT,
+        env="LLAMA_ARG_DRAFT_MAX",
+        default="each drafter's own",
+        help="the most tokens any drafter may propose at once; 0 = none",
+    ),
+    Flag(
+        names="--draft-min",
+        old="--draft-n-min",
+        sets="speculative.n_min drafters.draft_model.n_min drafters.ngram_mod.n_min",
+        kind=Kind.INT,
+        env="LLAMA_ARG_DRAFT_MIN",
+        default="each drafter's own",
+        help="drop drafts of any drafter that are shorter than this",
+    ),
+]
+
+DRAFT_MODEL = [
+    Flag(
+        names="-md --spec-draft-model",
+        old="--model-draft",
+        sets="draft.path",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT",
+        default="none",
+        help="a small GGUF model with the same tokenizer, which drafts for the large one; turns draft-simple on",
+    ),
+    Flag(
+        names="-hfd --spec-draft-hf",
+        old="-hfrd --hf-repo-draft",
+        sets="hub.draft",
+        kind=Kind.STR,
+        env="LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO",
+        metavar="USER/MODEL",
+        help="the draft model by repository; nothing is downloaded, so give its file with -md as well",
+    ),
+    Flag(
+        names="-cd --spec-draft-ctx-size",
+        old="--ctx-size-draft",
+        sets="drafters.draft_model.window",
+        kind=Kind.INT,
+        env="LLAMA_ARG_CTX_SIZE_DRAFT",
+        help="how many tokens of the past the draft model sees, sliding along; more is rarely better; 0 = all it can",
+    ),
+    Flag(
+        names="--spec-draft-n-max",
+        sets="drafters.draft_model.n_max",
+        kind=Kind.INT,
+        env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
+        help="the most tokens the draft model proposes at once",
+    ),
+    Flag(
+        names="--spec-draft-n-min",
+        sets="drafters.draft_model.n_min",
+        kind=Kind.INT,
+        env="LLAMA_ARG_SPEC_DRAFT_N_MIN",
+        help="drop the draft model's drafts that are shorter than this",
+    ),
+    Flag(
+        names="--draft-p-min --spec-draft-p-min",
+        sets="drafters.draft_model.p_min",
+        kind=Kind.FLOAT,
+        env="LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
+        help="the draft model stops at its first token less likely than this; higher = shorter, surer drafts",
+    ),
+    Flag(
+        names="-ngld --spec-draft-ngl",
+        old="--gpu-layers-draft --n-gpu-layers-draft",
+        sets="draft.n_gpu_layers",
+        kind=Kind.INT,
+        convert=values.layers,
+        metavar="N|all",
+        env="LLAMA_ARG_N_GPU_LAYERS_DRAFT",
+        default="all",
+        help="how many of the draft model's layers live on the GPU",
+    ),
+    Flag(
+        names="-devd --spec-draft-device",
+        old="--device-draft",
+        sets="draft.devices",
+        kind=Kind.LIST,
+        help="the devices that may hold the draft model",
+    ),
+    Flag(
+        names="-td --spec-draft-threads",
+        old="--threads-draft",
+        sets="draft_context.n_threads",
+        kind=Kind.INT,
+        default="as -t",
+        help="threads of the draft model when it drafts",
+    ),
+    Flag(
+        names="-tbd --spec-draft-threads-batch",
+        old="--threads-batch-draft",
+        sets="draft_context.n_threads_batch",
+        kind=Kind.INT,
+        default="as -td, else -tb",
+        help="threads of the draft model when it reads",
+    ),
+    Flag(
+        names="-ctkd --spec-draft-type-k",
+        old="--cache-type-k-draft",
+        sets="draft_context.cache_type_k",
+        kind=Kind.STR,
+        metavar="TYPE",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K LLAMA_ARG_CACHE_TYPE_K_DRAFT",
+        help="number format of the draft model's cached keys",
+    ),
+    Flag(
+        names="-ctvd --spec-draft-type-v",
+        old="--cache-type-v-draft",
+        sets="draft_context.cache_type_v",
+        kind=Kind.STR,
+        metavar="TYPE",
+        env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V LLAMA_ARG_CACHE_TYPE_V_DRAFT",
+        help="number format of the draft model's cached values",
+    ),
+    Flag(
+        names="--spec-replace",
+        sets="drafters.draft_model.replace",
+        kind=Kind.LIST,
+        metavar='"TARGET DRAFT"',
+        convert=values.one,
+        grows=True,
+        help="for a draft with another tokenizer: read the first text as the second",
+    ),
+    Flag(
+        names="--draft-params",
+        old="-draft",
+        sets="common.draft_params",
+        kind=Kind.STR,
+        metavar='"FLAGS"',
+        help='flags for the draft model in the target\'s names, as in "-ngl 99 -ctk q8_0" (ik_llama.cpp)',
+    ),
+]
+
+ROWS = rows("speculation", EVERY, CHOICE) + rows("draft model", EVERY, DRAFT_MODEL)
