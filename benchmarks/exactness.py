@@ -1,6 +1,6 @@
 """Is the text the same, to the byte, whatever drafts? Every drafter x sampling x slots x precision, against no drafter.
 
-    python -m benchmarks.exactness --prompts 40 -n 24 --kinds Q4_1,Q8_0
+python -m benchmarks.exactness --prompts 40 -n 24 --kinds Q4_1,Q8_0
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ def drafter_options(name: str, model: str) -> dict[str, Any]:
     return {"spec_types": types, "draft": draft_model() if "draft-simple" in types else None}
 
 
-def run(kind: str, drafter: str, n_slots: int, texts: list[str], n: int, console: Console) -> tuple[list[str], Counter[str]]:
+def run(
+    kind: str, drafter: str, n_slots: int, texts: list[str], n: int, console: Console
+) -> tuple[list[str], Counter[str]]:
     """All texts in a fixed order, and how many tokens were drafted and accepted, greedy and sampled."""
     model, _ = demo_copy(kind)
     counts: Counter[str] = Counter()
     out = []
     label = f"{kind} {drafter} x{n_slots}"
-    with Engine(model, n_ctx=1024 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **drafter_options(drafter, model)) as engine:
+    with Engine(
+        model, n_ctx=1024 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **drafter_options(drafter, model)
+    ) as engine:
         jobs = [(chat(engine, text)[:MAX_PROMPT], sampling) for sampling in SAMPLINGS for text in texts]
         running = [engine.generate(tokens, max_tokens=n, **sampling) for tokens, sampling in jobs]
         for generation, (_, sampling) in track(list(zip(running, jobs, strict=True)), label, console=console):
@@ -76,8 +80,8 @@ def main() -> None:
                 row["drafted"] = counts["greedy_drafted"] + counts["sampled_drafted"]
                 result["rows"].append(row)
                 print(
-                    f"{kind:5} {drafter:24} {n_slots} slots: {same}/{len(expected)} identical, drafted {row['drafted']:6}, "
-                    f"acceptance greedy {rates['greedy']:.4f} sampled {rates['sampled']:.4f}",
+                    f"{kind:5} {drafter:24} {n_slots} slots: {same}/{len(expected)} identical, "
+                    f"drafted {row['drafted']:6}, acceptance greedy {rates['greedy']:.4f} sampled {rates['sampled']:.4f}",
                     flush=True,
                 )
     result["all_identical"] = all(row["same"] == row["of"] for row in result["rows"])

@@ -1,6 +1,6 @@
 """What the engine costs beside libllama: without speculation, against a bare decode loop, in one interleaved run.
 
-    python -m benchmarks.overhead [--kind Q4_1] [--rounds 6] [-n 96]
+python -m benchmarks.overhead [--kind Q4_1] [--rounds 6] [-n 96]
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Run:
         """Tokens per second, and milliseconds of Python per step, once every slot is generating."""
         events: list[Event] = []
         for _ in self.core.slots:
-            self.core.submit(Request(prompt=prompt, on_event=events.append, sampling=sampling, max_tokens=n, cache_prompt=False))
+            self.core.submit(
+                Request(prompt=prompt, on_event=events.append, sampling=sampling, max_tokens=n, cache_prompt=False)
+            )
         while not all(slot.generating for slot in self.core.slots):
             self.core.step()
         inside, start, n_steps = self.context.seconds, perf_counter(), self.core.n_steps

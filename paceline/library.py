@@ -1,9 +1,9 @@
 """The library: an engine that takes text and gives text. Joins the text room to the engine room.
 
-    from paceline import Engine
-    with Engine("model.gguf") as engine:
-        for chunk in engine.generate("Once upon a time", max_tokens=50):
-            print(chunk.text, end="")
+from paceline import Engine
+with Engine("model.gguf") as engine:
+    for chunk in engine.generate("Once upon a time", max_tokens=50):
+        print(chunk.text, end="")
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
 from paceline.engine.loop import EngineLoop
 from paceline.engine.planner import FixedPlanner
-from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Timings, Token
+from paceline.engine.request import Emitted, Event, Failed, Request, Timings, Token
 from paceline.engine.stats import DrafterStats
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.context import Context
@@ -225,7 +225,7 @@ class Engine:
         if params.exact:
             shape |= {"kv_unified": False, "flash_attn": True}
         self.context = self._owned(Context(self.model, replace(settings.context, **shape)))
-        draft = self._open_draft(settings, shape) if "draft-simple" in types else None
+        draft = self._open_draft(settings, dict(shape)) if "draft-simple" in types else None
         if types and not self.model.can_roll_back:
             types = ()
         drafters = registry.build(types, params.drafters, draft, exact=params.exact)
@@ -241,8 +241,8 @@ class Engine:
         model = self._owned(Model(settings.draft))
         check_vocab(self.vocab, model.vocab)
         window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
-        sizes = {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
-        context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **sizes, **shape)
+        shape |= {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
+        context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **shape)
         return self._owned(Context(model, context))
 
     def _owned(self, resource: Owned) -> Owned:
@@ -266,7 +266,9 @@ class Engine:
 
     @property
     def chat_template(self) -> ChatTemplate:
-        spelled = [self.vocab.render(t, special=True).decode() if t >= 0 else "" for t in (self.vocab.bos, self.vocab.eos)]
+        spelled = [
+            self.vocab.render(t, special=True).decode() if t >= 0 else "" for t in (self.vocab.bos, self.vocab.eos)
+        ]
         return ChatTemplate(self.model.chat_template or CHATML, *spelled)
 
     def drafter_stats(self) -> list[DrafterStats]:

@@ -1,4 +1,4 @@
-"""Where model files come from when no path is given: the demo model, its copies at other precisions, the cache folder."""
+"""Model files when no path is given: the demo model, its copies at other precisions, the cache folder."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ def continuation(prompt: Sequence[int], n: int) -> list[int]:
 class FakeContext:
     """Keeps the cells of every sequence and refuses a batch that does not continue them."""
 
-    def __init__(self, n_ctx: int = 256, n_batch: int = 64, n_ubatch: int = 16, n_seqs: int = 1, exact: bool = False) -> None:
+    def __init__(
+        self, n_ctx: int = 256, n_batch: int = 64, n_ubatch: int = 16, n_seqs: int = 1, exact: bool = False
+    ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx // n_seqs if exact else n_ctx
         self.n_batch = n_batch

@@ -31,7 +31,9 @@ def expected(target: str) -> list[str]:
 
 @pytest.mark.parametrize("n_slots", [1, 3])
 @pytest.mark.parametrize("drafter", ["none", "ngram-simple", "draft", "self", "both"])
-def test_exact_text_does_not_depend_on_the_drafter(models: Path, target: str, expected: list[str], drafter: str, n_slots: int) -> None:
+def test_exact_text_does_not_depend_on_the_drafter(
+    models: Path, target: str, expected: list[str], drafter: str, n_slots: int
+) -> None:
     options: dict[str, dict[str, Any]] = {
         "none": {},
         "ngram-simple": {"spec_types": ["ngram-simple"]},
@@ -100,7 +102,9 @@ def test_a_stop_string_ends_the_text_before_it_wherever_tokens_are_cut(target: s
 def test_logprobs_come_with_every_token_drafted_or_not(target: str) -> None:
     def logprobs(engine: Engine) -> list[tuple[int, float | None]]:
         chunks = engine.generate("The cat", max_tokens=30, temperature=0, logprobs=3)
-        return [(p.token.id, p.token.logprob) for chunk in chunks for p in chunk.pieces if len(p.token.top_logprobs) == 3]
+        return [
+            (p.token.id, p.token.logprob) for chunk in chunks for p in chunk.pieces if len(p.token.top_logprobs) == 3
+        ]
 
     with Engine(target, n_ctx=512, n_threads=2, exact=True) as plain:
         expected = logprobs(plain)
@@ -133,7 +137,9 @@ def test_a_long_prompt_runs_with_a_small_draft(models: Path, target: str) -> Non
 
 def test_a_generation_fills_the_context(models: Path, target: str) -> None:
     for exact in (False, True):
-        with Engine(target, n_ctx=256, n_threads=2, exact=exact, draft=str(models / "draft.gguf"), draft_window=64) as engine:
+        with Engine(
+            target, n_ctx=256, n_threads=2, exact=exact, draft=str(models / "draft.gguf"), draft_window=64
+        ) as engine:
             generation = engine.generate("The cat", temperature=0, ignore_eos=True)
             generation.text()
             assert generation.finish

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
+
 from paceline.config import DraftModelParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.guess import guess
@@ -209,7 +211,7 @@ class DraftModel:
                 self.context.remove(seq, len(view.cached) - 1)
                 view.cached.pop()
             if not feed:
-                return rows[0].copy()
+                return np.array(rows[0])
 
     def _n_to_border(self, view: View) -> int:
         position = len(view.cached)

@@ -1,15 +1,16 @@
 """Where each run of n tokens occurred in a history. Knows hashes and places; nothing of drafts.
 
-A place is the index of an n-gram's first token. The history present at construction is hashed and sorted by numpy
-(12 bytes a token); what comes later goes token by token into a dict and a chain of older places (about 130 bytes
-a token). Looking up costs a binary search and a dict access, however long the history. A hash is never trusted:
-every place handed out was compared with the tokens. Bound: one entry for each token of the history, whatever n.
+A place is the index of an n-gram's first token. The history present at construction is hashed and sorted by numpy, the
+place in the low bits of its hash (8 bytes a token); what comes later goes token by token into a dict and a chain of
+older places (about 130 bytes a token), until there are 8,192 of those and all is sorted again. Looking up costs a
+binary search and a dict access, however long the history. A hash is never trusted: every place handed out was compared
+with the tokens. Bound: one entry for each token of the history, whatever n.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy.typing as npt
 
 BASE = 6364136223846793005
 MASK = 2**64 - 1
+MIX = 0x9E3779B97F4A7C15
+N_LIVE = 8192
 
 # Chance that the token after a match of this length is right, measured on Spec-Bench and code-editing prompts.
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 10, 12, 64)
@@ -42,6 +45,14 @@ def span(tokens: Sequence[int], ahead: Sequence[int], start: int, stop: int) -> 
     return [*tokens[start:n], *ahead[max(start - n, 0) : stop - n]]
 
 
+def hash_of(tokens: Sequence[int]) -> int:
+    """The polynomial hash of these tokens, modulo 2^64."""
+    value = 0
+    for token in tokens:
+        value = (value * BASE + token) & MASK
+    return value
+
+
 def prefix_hashes(tokens: Sequence[int]) -> npt.NDArray[np.uint64]:
     """Entry k is the polynomial hash of the first k tokens, modulo 2^64.
 
@@ -61,46 +72,53 @@ def prefix_hashes(tokens: Sequence[int]) -> npt.NDArray[np.uint64]:
 class NgramIndex:
     """All places of all n-grams of one growing history."""
 
-    __slots__ = ("_first_live", "_hashes", "_newest", "_older", "_order", "_weight", "hash", "n", "n_tokens")
+    __slots__ = ("_first_live", "_newest", "_older", "_place_mask", "_sorted", "_weight", "hash", "n", "n_tokens")
 
     def __init__(self, n: int, tokens: Sequence[int] = (), prefix: npt.NDArray[np.uint64] | None = None) -> None:
         """`prefix` saves work when several sizes index the same tokens: their `prefix_hashes`."""
         self.n = n
-        self.n_tokens = len(tokens)
         self._weight = pow(BASE, n, 2**64)
-        if prefix is None:
-            prefix = prefix_hashes(tokens)
+        self._sort(tokens, prefix_hashes(tokens) if prefix is None else prefix)
+
+    def _sort(self, tokens: Sequence[int], prefix: npt.NDArray[np.uint64]) -> None:
+        n = self.n
         hashes = prefix[n:] - prefix[: max(len(prefix) - n, 0)] * np.uint64(self._weight)
-        order = np.argsort(hashes, kind="stable").astype(np.int32)
-        self._hashes = array("Q", hashes[order].tobytes())
-        self._order = array("i", order.tobytes())
-        self._first_live = len(order)
-        self._newest: dict[int, int] = {}
-        self._older = array("i")
         # Hash of the last n tokens, or of all while there are fewer.
         self.hash = int(hashes[-1]) if len(hashes) else int(prefix[-1])
+        self.n_tokens = len(tokens)
+        self._first_live = len(hashes)
+        self._place_mask = 2 ** len(hashes).bit_length() - 1
+        # The hashes of short n-grams differ in their low bits only, which make room for the place.
+        entries = hashes * np.uint64(MIX) & np.uint64(MASK ^ self._place_mask)
+        entries |= np.arange(len(hashes), dtype=np.uint64)
+        self._sorted = array("Q", np.sort(entries).tobytes())
+        self._newest: dict[int, int] = {}
+        self._older = array("i")
 
-    def catch_up(self, tokens: Sequence[int]) -> None:
+    def is_crowded(self, tokens: Sequence[int]) -> bool:
+        """Whether taking in these tokens means to sort them all."""
+        return len(tokens) - self._first_live > N_LIVE + self.n
+
+    def catch_up(self, tokens: Sequence[int], prefix: npt.NDArray[np.uint64] | None = None) -> None:
         """Take in what the history has grown by."""
         assert len(tokens) >= self.n_tokens, "a history only grows between begin and end"
-        n, newest, older, value = self.n, self._newest, self._older, self.hash
+        if self.is_crowded(tokens):
+            self._sort(tokens, prefix_hashes(tokens) if prefix is None else prefix)
+            return
+        n, weight, newest, older, value = self.n, self._weight, self._newest, self._older, self.hash
         for end in range(self.n_tokens, len(tokens)):
-            value = self.roll(value, tokens[end], tokens[end - n] if end >= n else 0)
+            value = (value * BASE + tokens[end] - (tokens[end - n] * weight if end >= n else 0)) & MASK
             if end + 1 >= n:
                 older.append(newest.get(value, -1))
                 newest[value] = end + 1 - n
         self.hash, self.n_tokens = value, len(tokens)
-
-    def roll(self, value: int, new: int, old: int) -> int:
-        """The hash of a window moved on by one token."""
-        return (value * BASE + new - old * self._weight) & MASK
 
     def suffix_hash(self, tokens: Sequence[int], ahead: Sequence[int]) -> int:
         """Hash of the last n tokens of history and ahead; the index itself stays as it is."""
         value, n_old = self.hash, self.n_tokens - self.n
         for j, new in enumerate(ahead):
             old = span(tokens, ahead, n_old + j, n_old + j + 1)[0] if n_old + j >= 0 else 0
-            value = self.roll(value, new, old)
+            value = (value * BASE + new - old * self._weight) & MASK
         return value
 
     def places(self, tokens: Sequence[int], ahead: Sequence[int] = ()) -> Iterator[int]:
@@ -110,9 +128,15 @@ class NgramIndex:
         if last < 0:
             return
         wanted = span(tokens, ahead, last, last + self.n)
-        value = self.suffix_hash(tokens, ahead)
-        for place in self._hashed_places(value):
-            if place < last and list(tokens[place : place + self.n]) == wanted:
+        for place in self.places_of(wanted, tokens, self.suffix_hash(tokens, ahead)):
+            if place < last:
+                yield place
+
+    def places_of(self, wanted: Sequence[int], tokens: Sequence[int], value: int | None = None) -> Iterator[int]:
+        """All places of these n tokens in the history as far as it is indexed, newest first."""
+        wanted = list(wanted)
+        for place in self._hashed_places(hash_of(wanted) if value is None else value):
+            if list(tokens[place : place + self.n]) == wanted:
                 yield place
 
     def _hashed_places(self, value: int) -> Iterator[int]:
@@ -120,16 +144,19 @@ class NgramIndex:
         while place >= 0:
             yield place
             place = self._older[place - self._first_live]
-        at = bisect_left(self._hashes, value + 1) - 1
-        while at >= 0 and self._hashes[at] == value:
-            yield self._order[at]
+        high = value * MIX & MASK | self._place_mask
+        at = bisect_right(self._sorted, high) - 1
+        while at >= 0 and self._sorted[at] | self._place_mask == high:
+            yield self._sorted[at] & self._place_mask
             at -= 1
 
-    def n_bytes(self) -> int:
-        """Memory held, as far as Python can tell."""
-        arrays = (self._hashes, self._order, self._older)
-        n_live = len(self._newest)
-        return sum(len(a) * a.itemsize for a in arrays) + self._newest.__sizeof__() + n_live * 64
+
+def catch_up_all(indexes: Sequence[NgramIndex], tokens: Sequence[int]) -> None:
+    """Several sizes over the same history."""
+    crowded = any(index.is_crowded(tokens) for index in indexes)
+    prefix = prefix_hashes(tokens) if crowded else None
+    for index in indexes:
+        index.catch_up(tokens, prefix)
 
 
 def match_length(tokens: Sequence[int], ahead: Sequence[int], place: int, n: int, n_most: int) -> int:

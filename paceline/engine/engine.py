@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
+import numpy as np
+
 from paceline.config import EngineParams
 from paceline.drafters.base import Draft
 from paceline.engine.drafting import Drafting
@@ -18,6 +20,8 @@ from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
 from paceline.llama.sampler import Sampler
+
+NO_ROWS: Floats = np.zeros((0, 0), np.float32)
 
 
 class Target(Cells, Protocol):
@@ -81,7 +85,7 @@ class Engine:
         self.draft()
         for works in self.scheduler.lay_out(self.slots):
             rows = self.decode(works)
-            for work in works if rows is not None else ():
+            for work in works:
                 self.commit(work, rows)
         self.n_steps += 1
 
@@ -139,11 +143,11 @@ class Engine:
 
     # -- decode
 
-    def decode(self, works: list[Work]) -> Floats | None:
-        """Logits of the batch, or None when it could not be computed and its requests have failed."""
+    def decode(self, works: list[Work]) -> Floats:
+        """Logits of the batch. Work that could not be computed is taken out of the list; its requests have failed."""
         works[:] = self._that_fit(works)
         if not works:
-            return None
+            return NO_ROWS
         batch = self._batch
         batch.clear()
         for work in works:
@@ -154,7 +158,8 @@ class Engine:
         except DecodeError as error:
             for work in works:
                 self.fail(work.slot, error)
-            return None
+            works.clear()
+            return NO_ROWS
 
     def _padded(self, work: Work) -> Work:
         """A lone token takes other kernels than two do; in exact mode none is alone."""
@@ -266,7 +271,8 @@ class Engine:
             if slot.busy:
                 self.fail(slot, error)
             slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
-        self.queue.offer(lambda request, _: request.on_event(Failed(error, Timings())) is None)
+        for request in self.queue.drain():
+            request.on_event(Failed(error, Timings()))
         self.target.clear()
 
     def _release(self, slot: Slot) -> Request:

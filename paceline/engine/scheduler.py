@@ -42,6 +42,11 @@ class Queue:
         """Offer everyone a place, in order; who finds none waits on."""
         self._waiting = deque(entry for entry in self._waiting if not place(*entry))
 
+    def drain(self) -> list[Request]:
+        """Everyone; nobody waits any more."""
+        gone, self._waiting = [request for request, _ in self._waiting], deque()
+        return gone
+
 
 class Scheduler:
     """Lays a step's tokens out in batches: decoding first, prompt chunks in what is left.

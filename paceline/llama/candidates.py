@@ -31,7 +31,8 @@ def at_least(row: Floats, k: int) -> Ids:
     highest = grid.max(axis=0)
     threshold = np.partition(highest, n_columns - k)[n_columns - k]
     columns = reaching(highest, threshold)
-    i, j = reaching_2d(grid[:, columns], threshold)
+    inside = reaching(grid[:, columns].reshape(-1), threshold)
+    i, j = np.divmod(inside, len(columns))
     ids = i * n_columns + columns[j]
     rest = reaching(row[n_columns * BLOCK :], threshold) + n_columns * BLOCK
     return np.concatenate((ids, rest)) if len(rest) else ids
@@ -40,10 +41,6 @@ def at_least(row: Floats, k: int) -> Ids:
 def reaching(values: Floats, threshold: np.float32) -> Ids:
     """Where a value is as large as the threshold; never where it is minus infinity, which means forbidden."""
     return np.flatnonzero(values >= threshold if threshold > -math.inf else values > threshold)
-
-
-def reaching_2d(values: Floats, threshold: np.float32) -> tuple[Ids, Ids]:
-    return (values >= threshold if threshold > -math.inf else values > threshold).nonzero()
 
 
 def top(row: Floats, k: int) -> Ids:

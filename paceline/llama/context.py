@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class Context:
 
     def _logits(self, address: int, n_rows: int) -> Floats:
         if self._view != (address, n_rows):
-            buffer = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address) if n_rows else b""
+            buffer: Any = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address) if n_rows else b""
             self._rows = np.frombuffer(buffer, np.float32).reshape(n_rows, self.n_vocab)
             self._view = (address, n_rows)
         return self._rows

@@ -21,9 +21,10 @@ LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
 
 try:
     import llama_cpp
-    from llama_cpp import llama_cpp as c
 except (ImportError, OSError, RuntimeError) as error:
     raise LibraryError(f"libllama could not be loaded ({error}); {INSTALL}") from error
+
+c: Any = llama_cpp.llama_cpp
 
 
 def check_version(version: str) -> None:

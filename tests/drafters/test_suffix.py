@@ -10,7 +10,7 @@ from paceline.config_drafters import SuffixParams
 from paceline.drafters import ngram_index
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_index import chance_of
-from paceline.drafters.suffix import LONGEST, Outputs, Suffix
+from paceline.drafters.suffix import LONGEST, SHARED_SIZES, Outputs, Suffix
 from paceline.errors import ConfigError
 from tests.drafters.lookup import ask, grow, histories
 
@@ -88,15 +88,15 @@ def test_long_matches_make_long_drafts_and_short_ones_short() -> None:
 
 def test_earlier_outputs_help_all_sequences() -> None:
     drafter = suffix(3, n_shared=1000)
-    request(drafter, [1, 2], [3, 4, 5, 6, 7])
-    assert ask(drafter, [9, 3, 4, 5], seq=1).tokens == [6, 7]
-    assert ask(drafter, [9, 8, 4, 5], seq=2).tokens == []
+    request(drafter, [1, 2], [3, 4, 5, 6, 7, 8])
+    assert ask(drafter, [9, 3, 4, 5, 6], seq=1).tokens == [7, 8]
+    assert ask(drafter, [9, 2, 4, 5, 6], seq=2).tokens == []
 
 
 def test_the_same_question_finds_its_answer() -> None:
     drafter = suffix(n_shared=1000)
-    request(drafter, [1, 2, 3], [4, 5])
-    assert ask(drafter, [1, 2, 3]).tokens == [4, 5]
+    request(drafter, [1, 2, 3, 4], [5, 6])
+    assert ask(drafter, [1, 2, 3, 4]).tokens == [5, 6]
 
 
 def test_prompts_of_others_are_not_remembered() -> None:
@@ -108,27 +108,27 @@ def test_prompts_of_others_are_not_remembered() -> None:
 
 def test_own_history_goes_before_an_equal_match_elsewhere_but_not_before_a_longer_one() -> None:
     drafter = suffix(1, n_shared=1000)
-    request(drafter, [], [1, 2, 3, 4, 7])
-    assert ask(drafter, [2, 3, 4, 8, 2, 3, 4], seq=0).tokens == [8]
-    assert ask(drafter, [2, 3, 4, 8, 1, 2, 3, 4], seq=1).tokens == [7]
+    request(drafter, [], [1, 2, 3, 4, 5, 7])
+    assert ask(drafter, [2, 3, 4, 5, 8, 2, 3, 4, 5], seq=0).tokens == [8]
+    assert ask(drafter, [2, 3, 4, 5, 8, 1, 2, 3, 4, 5], seq=1).tokens == [7]
 
 
 def test_nothing_is_proposed_across_two_outputs() -> None:
     drafter = suffix(n_shared=1000)
-    request(drafter, [], [1, 2, 3])
-    request(drafter, [], [4, 5, 6])
-    assert ask(drafter, [1, 2, 3]).tokens == []
+    request(drafter, [], [1, 2, 3, 4])
+    request(drafter, [], [5, 6, 7, 8])
+    assert ask(drafter, [1, 2, 3, 4]).tokens == []
 
 
 def test_old_outputs_are_forgotten_and_the_memory_is_bounded() -> None:
     drafter = suffix(n_shared=40)
-    request(drafter, [], [1, 2, 3, 4])
-    assert ask(drafter, [1, 2, 3]).tokens == [4]
+    request(drafter, [], [1, 2, 3, 4, 5])
+    assert ask(drafter, [1, 2, 3, 4]).tokens == [5]
     for first in range(100, 1000, 10):
         request(drafter, [], list(range(first, first + 9)))
         assert len(drafter._outputs) <= 40
-    assert ask(drafter, [1, 2, 3], seq=1).tokens == []
-    assert ask(drafter, [990, 991, 992], seq=2).tokens == [993, 994, 995, 996, 997, 998]
+    assert ask(drafter, [1, 2, 3, 4], seq=1).tokens == []
+    assert ask(drafter, [990, 991, 992, 993], seq=2).tokens == [994, 995, 996, 997, 998]
 
 
 def test_an_output_larger_than_the_memory_leaves_its_end() -> None:
@@ -163,9 +163,12 @@ def slow_match(context: list[int], text: list[int], before: int, n_least: int) -
 def slow_draft(history: list[int], ahead: list[int], texts: list[list[int]], n_max: int, p_min: float) -> list[int]:
     context = history + ahead
     matches = [(*slow_match(context, history, len(context), 1), context)]
-    matches += [(*slow_match(context, text, len(text), 3), text) for text in texts]
+    matches += [(*slow_match(context, text, len(text), SHARED_SIZES[0]), text) for text in texts]
     length, ends, source = max(matches, key=lambda match: match[0])
-    source, chance, draft = list(source), 1.0, []
+    # The history goes on with the draft itself; a copy, since earlier outputs do not.
+    source = context if source is context else list(source)
+    chance = 1.0
+    draft: list[int] = []
     while ends and len(draft) < n_max:
         said = [source[e + len(draft)] for e in ends]
         best = [t for t, _ in Counter(t for t in said if t >= 0).most_common(1)]
@@ -176,8 +179,7 @@ def slow_draft(history: list[int], ahead: list[int], texts: list[list[int]], n_m
             break
         draft.append(best[0])
         ends = [e for e, token in zip(ends, said, strict=True) if token == best[0]]
-        if source[: len(context)] == context and texts.count(source) == 0:
-            source.append(best[0])
+        context.append(best[0])
     return draft
 
 

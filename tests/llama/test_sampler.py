@@ -94,7 +94,9 @@ FILTERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", FILTERS, ids=str)
-def test_cutting_candidates_changes_nothing(vocab: Vocab, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cutting_candidates_changes_nothing(
+    vocab: Vocab, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [logits(vocab, seed, scale=1 + seed % 5) for seed in range(60)]
 
     def draw() -> list[int]:

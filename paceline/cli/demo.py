@@ -1,0 +1,102 @@
+"""`paceline demo`: the same answer without and with speculation, drafted tokens tinted, and both speeds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.cli.report import Answer
+from paceline.cli.tint import Screen, wants_color
+from paceline.config import ContextParams, DrafterSettings, EngineParams, ModelParams, NgramParams, Settings
+from paceline.engine.stats import acceptance_line
+from paceline.library import Engine
+from paceline.models import cache_folder, demo_copy
+
+PROMPT = """Correct the spelling in this text and repeat it otherwise unchanged:
+
+The lighthouse stood at the end of the long stone pier. Every evening the keeper climbed the ninety steps, cleaned \
+the great lens, and lit the lamp. Every mornning he climbed the ninety steps again, put out the lamp, and wrote one \
+line in the logbook: the wind, the weather, and the ships that had passed. Nobody ever read the logbook, but the \
+keeper wrote every line with great care, for he beleived that somebody would."""
+
+LOOK_UP = NgramParams(size_n=4, size_m=6)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="paceline demo", description=__doc__)
+    parser.add_argument("--kind", default="F16", help="precision of the demo model: F16 (default), Q8_0, Q4_1")
+    parser.add_argument("-md", "--model-draft", help="a draft model for it; without one, look-ups in the text draft")
+    parser.add_argument("-p", "--prompt", default=PROMPT)
+    parser.add_argument("-n", type=int, default=160, help="tokens at most")
+    parser.add_argument("--no-color", action="store_true")
+    args = parser.parse_args(argv)
+    console = Console(highlight=False)
+    path = prepare(args.kind, console)
+    color = wants_color(False if args.no_color else None, sys.stdout, os.environ)
+    types = ("ngram-simple", "draft-simple") if args.model_draft else ("ngram-simple",)
+    settings = settings_for(path, args.model_draft, types)
+    with Engine.from_settings(settings) as engine:
+        warm_up(engine)
+        plain = answer(engine, args.prompt, args.n, (), "Without speculation", console, color)
+        drafted = answer(engine, args.prompt, args.n, types, "With speculation (tinted: drafted)", console, color)
+    summary(plain, drafted, console)
+    return 0
+
+
+def prepare(kind: str, console: Console) -> str:
+    """The demo model at a precision where a batch is cheap on a CPU; made once."""
+    folder = cache_folder()
+    with console.status(f"making a {kind} copy of the demo model in {folder} (seconds, once)"):
+        path, made = demo_copy(kind)
+    if made:
+        console.print(f"made a {kind} copy of the demo model in {folder}")
+    return path
+
+
+def settings_for(path: str, draft: str | None, types: tuple[str, ...]) -> Settings:
+    context = ContextParams(n_ctx=2048)
+    return Settings(
+        model=ModelParams(path=path),
+        draft=ModelParams(path=draft) if draft else None,
+        context=context,
+        draft_context=context,
+        engine=EngineParams(spec_types=types, drafters=DrafterSettings(ngram_simple=LOOK_UP)),
+    )
+
+
+def warm_up(engine: Engine) -> None:
+    engine.generate("Hello", max_tokens=8, temperature=0).text()
+
+
+def answer(
+    engine: Engine, prompt: str, n: int, types: tuple[str, ...], title: str, console: Console, color: bool
+) -> Answer:
+    console.rule(f"[bold]{title}")
+    text = engine.chat_template.render([{"role": "user", "content": prompt}])
+    screen, result = Screen(sys.stdout, color=color), Answer()
+    generation = engine.generate(text, max_tokens=n, temperature=0, speculative={"types": types})
+    for chunk in generation:
+        screen.show(chunk)
+        result.add(chunk)
+    result.end(generation.finish)
+    screen.end_line()
+    return result
+
+
+def summary(plain: Answer, drafted: Answer, console: Console) -> None:
+    table = Table("", "tokens", "tokens/s", "tokens per step")
+    for name, a in (("without speculation", plain), ("with speculation", drafted)):
+        t = a.timings
+        table.add_row(name, str(t.predicted_n), f"{t.predicted_per_second:.1f}", f"{t.tokens_per_step:.2f}")
+    console.print()
+    console.print(table)
+    gain = drafted.timings.predicted_per_second / plain.timings.predicted_per_second
+    same = "the same text" if plain.text == drafted.text else "the texts part at a near-tie (see `--exact`)"
+    console.print(f"[bold]{gain:.2f} times[/bold] the speed, {same}")
+    console.print(acceptance_line(drafted.timings.draft_n_accepted, drafted.timings.draft_n))
+    for stats in drafted.timings.drafters:
+        console.print(stats.line())

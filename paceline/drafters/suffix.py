@@ -1,0 +1,194 @@
+"""`suffix`: find the longest end of the history that occurred before, propose what mostly followed it.
+
+Looked for in three texts: the request's own history, and two halves of the earlier outputs of all requests. The text
+with the longest match speaks, own before newer before older; in earlier outputs a match needs 4 tokens. The places of
+that match vote on the next token, the winner's voters on the one after, and so on; a vote that runs past the end of the
+history reads the draft itself, so a loop is drafted for as long as wanted. Confidence: the winner's share of the votes
+times the chance that a match of this length goes on, which grows by one with each token. The draft ends at n_max or
+where the product of its confidences falls under p_min: short after short matches, long after long ones.
+
+A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 2,
+4, 8, 16 and 32 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest
+32 places are narrowed down token by token to the longest match. So matches count up to 32 tokens, and one between
+two sizes is missed where 32 newer places share its shorter part.
+Bound: six index entries for each token of a running request; n_shared tokens of outputs with four entries each,
+the older half dropped when the newer half is full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from paceline.config_drafters import SuffixParams
+from paceline.drafters.base import Ask, Draft
+from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, hash_of, prefix_hashes, span
+
+OWN_SIZES = (1, 2, 4, 8, 16, 32)
+SHARED_SIZES = OWN_SIZES[2:]
+LONGEST = OWN_SIZES[-1]
+N_PLACES = 32
+END = -1
+
+
+@dataclass(slots=True)
+class Match:
+    """The longest match in one text: its length, and where it goes on, newest place first."""
+
+    source: Sequence[int]
+    length: int
+    ends: list[int]
+
+
+class Tail:
+    """The last tokens of what is to be continued; the hash of each end of them, when asked for."""
+
+    def __init__(self, tokens: Sequence[int], ahead: Sequence[int]) -> None:
+        self.n_before = len(tokens) + len(ahead)
+        self.tokens = span(tokens, ahead, max(self.n_before - LONGEST, 0), self.n_before)
+        self._hashes: dict[int, int] = {}
+
+    def hash(self, n: int) -> int:
+        value = self._hashes.get(n)
+        if value is None:
+            value = self._hashes[n] = hash_of(self.tokens[-n:])
+        return value
+
+
+class Text:
+    """A growing text and the places of its runs. The tokens themselves are the caller's."""
+
+    def __init__(self, sizes: Sequence[int], tokens: Sequence[int]) -> None:
+        prefix = prefix_hashes(tokens)
+        self.indexes = [NgramIndex(n, tokens, prefix) for n in sizes]
+
+    def catch_up(self, tokens: Sequence[int]) -> None:
+        catch_up_all(self.indexes, tokens)
+
+    def find(self, tokens: Sequence[int], tail: Tail, before: int) -> Match:
+        """The longest match that ends before this place."""
+        low, high = 0, sum(index.n <= len(tail.tokens) for index in self.indexes)
+        while low < high:
+            middle = (low + high) // 2
+            if next(self._ends(middle, tokens, tail, before), None) is None:
+                high = middle
+            else:
+                low = middle + 1
+        if low == 0:
+            return Match(tokens, 0, [])
+        ends = list(islice(self._ends(low - 1, tokens, tail, before), N_PLACES))
+        return narrow(Match(tokens, self.indexes[low - 1].n, ends), tail)
+
+    def _ends(self, at: int, tokens: Sequence[int], tail: Tail, before: int) -> Iterator[int]:
+        n = self.indexes[at].n
+        for place in self.indexes[at].places_of(tail.tokens[-n:], tokens, tail.hash(n)):
+            if place + n < before:
+                yield place + n
+
+
+def narrow(match: Match, tail: Tail) -> Match:
+    """Keep the places whose match reaches back farthest."""
+    source, length, ends = match.source, match.length, match.ends
+    while length < len(tail.tokens):
+        wanted = tail.tokens[-length - 1]
+        longer = [end for end in ends if end > length and source[end - length - 1] == wanted]
+        if not longer:
+            break
+        length, ends = length + 1, longer
+    return Match(source, length, ends)
+
+
+class Outputs:
+    """Earlier outputs, one after the other with END between them, in a newer and an older half."""
+
+    def __init__(self, n_tokens: int) -> None:
+        self._n_half = n_tokens // 2
+        self._halves: list[tuple[list[int], Text]] = []
+
+    def learn(self, output: Sequence[int]) -> None:
+        output = [*output, END][-self._n_half :] if self._n_half else []
+        if not output:
+            return
+        if not self._halves or len(self._halves[0][0]) + len(output) > self._n_half:
+            self._halves = [([], Text(SHARED_SIZES, [])), *self._halves[:1]]
+        tokens, text = self._halves[0]
+        tokens += output
+        text.catch_up(tokens)
+
+    def find(self, tail: Tail) -> list[Match]:
+        return [text.find(tokens, tail, len(tokens)) for tokens, text in self._halves]
+
+    def __len__(self) -> int:
+        return sum(len(tokens) for tokens, _ in self._halves)
+
+
+class Suffix:
+    name = "suffix"
+
+    def __init__(self, params: SuffixParams) -> None:
+        self._params = params
+        self._texts: dict[int, tuple[Text, int]] = {}
+        self._outputs = Outputs(params.n_shared)
+
+    def begin(self, seq: int, tokens: Sequence[int]) -> None:
+        self._texts[seq] = Text(OWN_SIZES, tokens), len(tokens)
+
+    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._draft(ask) for ask in asks]
+
+    def _draft(self, ask: Ask) -> Draft:
+        if ask.seq not in self._texts:
+            self.begin(ask.seq, ask.tokens)
+        text, _ = self._texts[ask.seq]
+        text.catch_up(ask.tokens)
+        tail = Tail(ask.tokens, ask.ahead)
+        matches = [text.find(ask.tokens, tail, tail.n_before), *self._outputs.find(tail)]
+        return self._follow(ask, max(matches, key=lambda match: match.length))
+
+    def _follow(self, ask: Ask, match: Match) -> Draft:
+        draft = Draft(source=self.name)
+        n_max = min(self._params.n_max, ask.n_max)
+        source, voters, chance = match.source, match.ends, 1.0
+        while voters and len(draft) < n_max:
+            seen = [self._token_at(source, end, ask, draft) for end in voters]
+            token, n_votes = elect(seen)
+            if token == END:
+                break
+            confidence = n_votes / len(seen) * chance_of(match.length + len(draft))
+            chance *= confidence
+            if chance < self._params.p_min:
+                break
+            draft.tokens.append(token)
+            draft.confidence.append(confidence)
+            voters = [end + 1 for end, said in zip(voters, seen, strict=True) if said == token]
+        return draft
+
+    def _token_at(self, source: Sequence[int], place: int, ask: Ask, draft: Draft) -> int:
+        """A text of earlier outputs ends with END, so only the history is ever read past its end."""
+        if place < len(source):
+            return source[place]
+        place -= len(source)
+        return ask.ahead[place] if place < len(ask.ahead) else draft.tokens[place - len(ask.ahead)]
+
+    def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
+        """Nothing to learn: the history says it all."""
+
+    def end(self, seq: int, tokens: Sequence[int]) -> None:
+        """The output is learned with the end of its prompt, so that the same question finds its answer."""
+        _, n_prompt = self._texts.pop(seq, (None, len(tokens)))
+        if len(tokens) > n_prompt:
+            self._outputs.learn(tokens[max(n_prompt - LONGEST, 0) :])
+
+    def close(self) -> None:
+        self._texts.clear()
+
+
+def elect(seen: list[int]) -> tuple[int, int]:
+    """The most frequent token and its votes; of equals the first, whose place is the newest. END only if alone."""
+    if seen.count(seen[0]) == len(seen):
+        return seen[0], len(seen)
+    votes = Counter(token for token in seen if token != END)
+    token = max(votes, key=votes.__getitem__)
+    return token, votes[token]
