@@ -81,7 +81,7 @@ def main() -> None:
                 result["rows"].append(row)
                 print(
                     f"{kind:5} {drafter:24} {n_slots} slots: {same}/{len(expected)} identical, "
-                    f"drafted {row['drafted']:6}, acceptance greedy {rates['greedy']:.4f} sampled {rates['sampled']:.4f}",
+                    f"drafted {row['drafted']:6}, accepted {rates['greedy']:.4f} greedy, {rates['sampled']:.4f} sampled",
                     flush=True,
                 )
     result["all_identical"] = all(row["same"] == row["of"] for row in result["rows"])

@@ -12,6 +12,7 @@ import asyncio
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -39,6 +40,7 @@ from paceline.llama.context import Context
 from paceline.llama.model import Model, Vocab
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.detokenizer import Detokenizer
+from paceline.text.grammar import Grammar, GrammarCompiler
 from paceline.text.stops import StopMatcher
 
 Prompt = str | bytes | Sequence[int]
@@ -225,10 +227,10 @@ class Engine:
         if params.exact:
             shape |= {"kv_unified": False, "flash_attn": True}
         self.context = self._owned(Context(self.model, replace(settings.context, **shape)))
-        draft = self._open_draft(settings, dict(shape)) if "draft-simple" in types else None
+        self.draft_context = self._open_draft(settings, dict(shape)) if "draft-simple" in types else None
         if types and not self.model.can_roll_back:
             types = ()
-        drafters = registry.build(types, params.drafters, draft, exact=params.exact)
+        drafters = registry.build(types, params.drafters, self.draft_context, exact=params.exact)
         self.core = Core(self.context, self.vocab, Drafting(drafters, FixedPlanner()), params)
         self.loop = EngineLoop(self.core)
         self._closers.append(self.loop.close)
@@ -271,6 +273,13 @@ class Engine:
         ]
         return ChatTemplate(self.model.chat_template or CHATML, *spelled)
 
+    @cached_property
+    def grammars(self) -> GrammarCompiler:
+        """Compiles JSON schemas, GBNF and the like for this model's tokens."""
+        vocab = self.vocab
+        pieces = [b"" if t in vocab.control else vocab.piece(t) for t in range(vocab.n_tokens)]
+        return GrammarCompiler(pieces, sorted(vocab.eog), sorted(vocab.control), vocab.tokenize_bytes)
+
     def drafter_stats(self) -> list[DrafterStats]:
         """Records since the start, over all requests."""
         return list(self.core.drafting.stats.values())
@@ -290,9 +299,13 @@ class Engine:
         stop: Sequence[str] = (),
         speculative: SpeculativeParams | Mapping[str, Any] | None = None,
         logprobs: int | None = None,
+        grammar: Grammar | None = None,
         **overrides: Any,
     ) -> Generation:
-        """Start writing. Further keywords set single sampling parameters, as in `temperature=0`."""
+        """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
+
+        `grammar` comes from `engine.grammars`, as in `engine.grammars.json_schema({...})`.
+        """
         generation = Generation(self.vocab, stop)
         request = Request(
             prompt=self._tokens(prompt),
@@ -302,6 +315,7 @@ class Engine:
             max_tokens=max_tokens,
             n_logprobs=logprobs,
             stop=stop_check(self.vocab, stop),
+            grammar=grammar.matcher() if grammar else None,
         )
         generation.request = request
         self.loop.submit(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,39 @@ def test_bad_requests_are_refused_and_good_ones_go_on(target: str) -> None:
     for options in ({"n_ctx": -1}, {"n_slots": 0}):
         with pytest.raises(ConfigError):
             Engine(target, **options)  # type: ignore[arg-type]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"enum": ["cat", "dog"]}, "legs": {"type": "integer", "maximum": 9, "minimum": 0}},
+    "required": ["name", "legs"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_a_schema_is_kept_and_its_forced_tokens_are_drafted(target: str, sampling: dict[str, Any]) -> None:
+    def answer(**options: Any) -> tuple[str, int]:
+        with Engine(target, n_ctx=512, n_threads=2, exact=True, **options) as engine:
+            grammar = engine.grammars.json_schema(SCHEMA)
+            generation = engine.generate("The cat", max_tokens=80, grammar=grammar, **sampling)
+            text = generation.text()
+            assert generation.finish
+            assert generation.finish.reason == "stop"
+            return text, generation.finish.timings.n_steps
+
+    plain, n_plain = answer()
+    forced, n_forced = answer(spec_types=["grammar"])
+    mixed, _ = answer(spec_types=["grammar", "ngram-simple", "draft-simple"], draft=target)
+    assert set(json.loads(plain)) == {"name", "legs"}
+    assert forced == plain
+    assert mixed == plain
+    assert n_forced < n_plain / 2
+
+
+def test_an_impossible_grammar_is_refused(target: str) -> None:
+    with Engine(target, n_ctx=512, n_threads=2) as engine:
+        with pytest.raises(ConfigError):
+            engine.grammars.json_schema({"type": "no-such-type"})
+        with pytest.raises(ConfigError):
+            engine.grammars.gbnf("root ::= missing-rule")

@@ -41,8 +41,14 @@ class RequestOptions:
     n_predict: int = -1
     stop: tuple[str, ...] = ()
     escape: bool = True
+    grammar: str | None = None
+    grammar_file: str | None = None
+    json_schema: str | None = None
+    json_schema_file: str | None = None
 
     def __post_init__(self) -> None:
+        given = [self.grammar, self.grammar_file, self.json_schema, self.json_schema_file]
+        check(sum(g is not None for g in given) <= 1, "give one grammar or one JSON schema, not several")
         check(self.n_predict >= -2, f"the number of tokens to predict must be -1 (no limit) or more: {self.n_predict}")
 
     @property

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from paceline.cli.chat import GREETING, Chat, Message, piped_lines, typed_lines
 from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions, RunOptions
 from paceline.cli.progress import loading_bar
-from paceline.cli.prompts import prompt_texts, system_text
+from paceline.cli.prompts import prompt_texts, read_text, system_text
 from paceline.cli.report import Answer, json_object, summary, total
 from paceline.cli.tint import Screen, wants_color
 from paceline.config import SamplingParams
@@ -25,6 +26,7 @@ from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
     from paceline import Chunk, Engine, Generation, Timings
+    from paceline.text.grammar import Grammar
 
 
 def main(parsed: Parsed) -> int:
@@ -51,13 +53,14 @@ class Job:
     sampling: SamplingParams
     prompts: list[str]
     system: str | None
+    grammar: Callable[[Engine], Grammar] | None = None
 
     @classmethod
     def of(cls, parsed: Parsed) -> Job:
         options, request = build.run_options(parsed), build.request(parsed)
         prompts = prompt_texts(options, escape=request.escape)
         system = system_text(options, escape=request.escape)
-        job = cls(options, request, build.sampling(parsed), prompts, system)
+        job = cls(options, request, build.sampling(parsed), prompts, system, grammar_wanted(request))
         if not prompts and not job.chatting:
             raise ConfigError("nothing to continue: give a prompt with -p or -f, or chat with -cnv")
         return job
@@ -71,12 +74,30 @@ class Job:
 
     def start(self, engine: Engine, prompt: str) -> Generation:
         request = self.request
-        return engine.generate(prompt, sampling=self.sampling, max_tokens=request.max_tokens, stop=request.stop)
+        return engine.generate(
+            prompt,
+            sampling=self.sampling,
+            max_tokens=request.max_tokens,
+            stop=request.stop,
+            grammar=self.grammar(engine) if self.grammar else None,
+        )
 
     @property
     def shows_timings(self) -> bool:
         chosen = self.options.show_timings
         return sys.stderr.isatty() and not self.options.json if chosen is None else chosen
+
+
+def grammar_wanted(request: RequestOptions) -> Callable[[Engine], Grammar] | None:
+    """Files are read before the model is loaded; compiling needs its vocabulary."""
+    for text, path, compile_for in (
+        (request.grammar, request.grammar_file, lambda engine, source: engine.grammars.gbnf(source)),
+        (request.json_schema, request.json_schema_file, lambda engine, source: engine.grammars.json_schema(source)),
+    ):
+        source = read_text(path) if path else text
+        if source is not None:
+            return partial(compile_for, source=source)
+    return None
 
 
 def complete(engine: Engine, job: Job) -> None:

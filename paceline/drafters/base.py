@@ -22,6 +22,16 @@ class Noise:
     min_p: float
 
 
+class Constraint(Protocol):
+    """A grammar as drafters see it."""
+
+    def forced(self) -> list[int]:
+        """Tokens that must come next."""
+
+    def n_valid(self, tokens: Sequence[int]) -> int:
+        """How many of these may come next, in this order."""
+
+
 @dataclass(slots=True)
 class Ask:
     """One sequence that wants a draft.
@@ -36,6 +46,7 @@ class Ask:
     p_min: float | None = None
     noise: Noise | None = None
     ahead: Sequence[int] = ()
+    grammar: Constraint | None = None
 
 
 @dataclass(slots=True)

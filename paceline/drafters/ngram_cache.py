@@ -4,7 +4,7 @@ Three caches are asked in turn, the longest n-gram first: context (this request)
 generated, kept in a file if one is named), static (2-grams of a corpus, from a file). A cache answers when it has seen
 the n-gram often enough and one follower has a large enough share; a follower's score is its count times its count in
 the static cache, where that knows it. An n-gram's followers in the context are counted when it is first looked at, over
-its newest 64 places, and from then on as they come.
+its newest 32 places, and from then on as they come.
 Confidence: the follower's share, for few samples lowered to what a match of that length is worth.
 Bound: four index entries for each token of a running request and 16,384 n-grams looked at; `n_ngrams` n-grams in the
 dynamic cache; the file's size in the static one.
@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from paceline.config_drafters import NgramCacheParams
+from paceline.config import NgramCacheParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.ngram_counts import N_LONGEST, Followers, Ngram, NgramCounts, read_counts, write_counts
 from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, prefix_hashes, span
 from paceline.errors import ConfigError
 
-N_PLACES = 64
+N_PLACES = 32
 N_LOOKED_AT = 16384
 N_STATIC = 2
 
@@ -70,11 +70,9 @@ class ContextCounts:
         return followers
 
     def _count(self, ngram: Ngram, tokens: Sequence[int]) -> Followers:
-        followers, n = Followers(), len(ngram)
-        for place in reversed(list(islice(self.indexes[n - 1].places_of(ngram, tokens), N_PLACES))):
-            if place + n < len(tokens):
-                followers.add(tokens[place + n])
-        return followers
+        n = len(ngram)
+        places = islice(self.indexes[n - 1].places_of(ngram, tokens), N_PLACES)
+        return Followers.of([tokens[place + n] for place in places if place + n < len(tokens)])
 
 
 class NgramCache:

@@ -8,6 +8,7 @@ the n-grams unseen for longest go first, of the followers the rarest.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -34,6 +35,16 @@ class Followers:
         self.total = 0
         self.best = PAD
         self.counts: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, newest_first: Sequence[int]) -> Followers:
+        """Fewer than N_FOLLOWERS tokens, counted at once."""
+        followers = cls()
+        if newest_first:
+            followers.total = len(newest_first)
+            followers.counts = dict(Counter(newest_first))
+            followers.best = max(newest_first, key=followers.counts.__getitem__)
+        return followers
 
     def add(self, token: int, count: int = 1) -> None:
         counts = self.counts

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.config_drafters import NgramModParams
+from paceline.config import NgramModParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.ngram_index import BASE, MASK, growing_chances, hash_of, prefix_hashes, span
 

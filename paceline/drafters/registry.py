@@ -1,18 +1,29 @@
-"""Drafters by name, in the order in which they are asked: look-ups first, models last."""
+"""Drafters by name, in the order in which they are asked: what is certain, then look-ups, then models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.config import DrafterSettings
 from paceline.drafters.base import Drafter
 from paceline.drafters.draft_model import DraftModel
+from paceline.drafters.grammar import GrammarDrafter
+from paceline.drafters.ngram_cache import NgramCache
+from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
+from paceline.drafters.ngram_mod import NgramMod
 from paceline.drafters.ngram_simple import NgramSimple
+from paceline.drafters.suffix import Suffix
 from paceline.errors import ConfigError
 from paceline.llama.context import Context
 
-LOOKUPS = {
+LOOKUPS: dict[str, Callable[[DrafterSettings], Drafter]] = {
+    "grammar": lambda settings: GrammarDrafter(),
     "ngram-simple": lambda settings: NgramSimple(settings.ngram_simple),
+    "ngram-map-k": lambda settings: NgramMapK(settings.ngram_map_k),
+    "ngram-map-k4v": lambda settings: NgramMapK4V(settings.ngram_map_k4v),
+    "ngram-mod": lambda settings: NgramMod(settings.ngram_mod),
+    "ngram-cache": lambda settings: NgramCache(settings.ngram_cache),
+    "suffix": lambda settings: Suffix(settings.suffix),
 }
 ORDER = (*LOOKUPS, "draft-simple")
 ALIASES = {"draft": "draft-simple", "none": ""}

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from paceline.config_drafters import SuffixParams
+from paceline.config import SuffixParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, hash_of, prefix_hashes, span
 

@@ -1,6 +1,7 @@
 """Asking the drafters on behalf of the slots. Knows which drafter a request wants and keeps their records.
 
-First non-empty draft wins, in the registry's order. A drafter that fails is switched off with one warning.
+The first non-empty draft wins, in the registry's order; what a grammar forces, and a short look-up, may be continued. A
+drafter that fails is switched off with one warning.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from time import perf_counter
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.base import Ask, Draft, Drafter, Noise
 from paceline.engine.planner import FixedPlanner
+from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
 
 log = logging.getLogger("paceline")
+
+CONTINUERS = frozenset({"draft-simple"})
+SHORT = 4  # a look-up draft of fewer tokens is worth continuing with a model
 
 
 class Drafting:
@@ -34,38 +39,39 @@ class Drafting:
                 drafter.begin(slot.seq, slot.tokens)
 
     def propose(self, slots: list[Slot], rooms: list[int]) -> None:
-        """Give each slot a draft, empty where nobody has one. `rooms` are the longest each may have."""
-        open_slots = []
+        """Give each slot something to check, where anybody has an idea. `rooms` are the most each may have."""
+        limits = {}
         for slot, room in zip(slots, rooms, strict=True):
-            slot.draft = Draft()
-            wishes = wishes_of(slot)
-            limit = self.planner.limit(wishes, room)
+            slot.draft = Proposal()
+            limit = self.planner.limit(wishes_of(slot), room)
             if limit > 0 and slot.stats:
-                open_slots.append((slot, limit))
+                limits[slot.seq] = limit
+        open_slots = [slot for slot in slots if slot.seq in limits]
         for drafter in list(self.drafters):
-            asked = [(s, limit) for s, limit in open_slots if drafter.name in s.stats and not s.draft.tokens]
+            asked = [slot for slot in open_slots if wants(slot, drafter.name, limits[slot.seq])]
             if asked:
-                self._ask(drafter, asked)
+                self._ask(drafter, asked, limits)
+        for slot in open_slots:
+            self.planner.trim(wishes_of(slot), slot.draft, limits[slot.seq])
 
-    def _ask(self, drafter: Drafter, asked: list[tuple[Slot, int]]) -> None:
-        asks = [ask_for(slot, limit) for slot, limit in asked]
-        slots = [slot for slot, _ in asked]
+    def _ask(self, drafter: Drafter, slots: list[Slot], limits: dict[int, int]) -> None:
+        asks = [ask_for(slot, limits[slot.seq] - len(slot.draft)) for slot in slots]
         with self._guard(drafter), self._timed(drafter, slots, "draft_ms"):
-            for (slot, limit), draft in zip(asked, drafter.draft(asks), strict=True):
-                slot.draft = self.planner.trim(wishes_of(slot), draft, limit)
+            for slot, ask, draft in zip(slots, asks, drafter.draft(asks), strict=True):
+                slot.draft.add(allowed(draft, ask))
         for slot in slots:
             slot.stats[drafter.name].n_calls += 1
         self.stats[drafter.name].n_calls += len(slots)
 
     def accepted(self, slot: Slot, n_accepted: int) -> None:
-        """The slot's draft was checked."""
-        draft = slot.draft
-        slot.stats[draft.source].count(len(draft), n_accepted)
-        self.stats[draft.source].count(len(draft), n_accepted)
-        drafter = next((d for d in self.drafters if d.name == draft.source), None)
-        if drafter:
-            with self._guard(drafter), self._timed(drafter, [slot], "accept_ms"):
-                drafter.accept(slot.seq, draft, n_accepted)
+        """The slot's proposal was checked."""
+        for draft, n_right, reached in slot.draft.outcome(n_accepted):
+            slot.stats[draft.source].count(len(draft), n_right)
+            self.stats[draft.source].count(len(draft), n_right)
+            drafter = next((d for d in self.drafters if d.name == draft.source), None)
+            if drafter and reached:
+                with self._guard(drafter), self._timed(drafter, [slot], "accept_ms"):
+                    drafter.accept(slot.seq, draft, n_right)
 
     def end(self, slot: Slot) -> None:
         for drafter in self._of(slot):
@@ -114,8 +120,27 @@ def wishes_of(slot: Slot) -> SpeculativeParams:
 
 def ask_for(slot: Slot, n_max: int) -> Ask:
     assert slot.request and slot.sampler
-    noise = noise_of(slot.request.sampling, slot.sampler.seed)
-    return Ask(slot.seq, slot.tokens, n_max, slot.request.speculative.p_min, noise)
+    request = slot.request
+    noise = noise_of(request.sampling, slot.sampler.seed)
+    return Ask(slot.seq, slot.tokens, n_max, request.speculative.p_min, noise, slot.draft.tokens, request.grammar)
+
+
+def wants(slot: Slot, drafter: str, limit: int) -> bool:
+    """Whether to ask this drafter: it is on for the slot, and nobody before it has said enough."""
+    n = len(slot.draft)
+    if drafter not in slot.stats or n >= limit:
+        return False
+    if drafter in CONTINUERS and n < SHORT:
+        return True
+    return all(part.source == "grammar" for part in slot.draft.parts)
+
+
+def allowed(draft: Draft, ask: Ask) -> Draft:
+    """Cut at the first token that the grammar forbids."""
+    if ask.grammar is None or not draft.tokens:
+        return draft
+    n = ask.grammar.n_valid([*ask.ahead, *draft.tokens]) - len(ask.ahead)
+    return draft if n >= len(draft) else draft.cut(max(0, n))
 
 
 def noise_of(params: SamplingParams, seed: int) -> Noise | None:

@@ -8,14 +8,15 @@ from typing import Protocol
 import numpy as np
 
 from paceline.config import EngineParams
-from paceline.drafters.base import Draft
+from paceline.engine.constrained import Constrained
 from paceline.engine.drafting import Drafting
 from paceline.engine.memory import Cells, Memory
+from paceline.engine.proposal import Proposal
 from paceline.engine.request import Emitted, Failed, Finished, Request, Timings, Token
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
-from paceline.engine.verify import log_probabilities, verify
-from paceline.errors import ConfigError, ContextFull, DecodeError, PromptError
+from paceline.engine.verify import Draws, log_probabilities, verify
+from paceline.errors import ConfigError, ContextFull, DecodeError, PromptError, RequestError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
@@ -114,7 +115,7 @@ class Engine:
         sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
         sampler.prime(request.prompt)
         self.memory.keep(slot, self.memory.reusable(slot, request.prompt) if request.cache_prompt else 0)
-        slot.request, slot.sampler, slot.draft = request, sampler, Draft()
+        slot.request, slot.sampler, slot.draft = request, sampler, Proposal()
         slot.tokens = list(request.prompt)
         slot.n_prompt, slot.n_cached, slot.n_steps = len(request.prompt), slot.n_computed, 0
         slot.clock = Clock(submitted, perf_counter())
@@ -132,7 +133,7 @@ class Engine:
         n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
         if n_drafted and self.memory.missing(n_drafted + n_pending):
             for slot in slots:
-                slot.draft = Draft()
+                slot.draft = Proposal()
 
     def _n_left(self, slot: Slot) -> int:
         """Tokens the request may still write, by its own limit and by the context."""
@@ -193,9 +194,11 @@ class Engine:
             self.finish(slot, "cancelled")
             return
         own_rows = rows[work.row : work.row + work.n_outputs]
-        n_known = len(slot.tokens)
-        assert slot.sampler
-        tokens = verify(slot.sampler, own_rows, slot.draft.tokens, n_known, self._eog)
+        try:
+            tokens = verify(draws_of(slot), own_rows, slot.draft.tokens, len(slot.tokens), self._eog)
+        except RequestError as error:
+            self.fail(slot, error)
+            return
         self._settle(slot, tokens, own_rows)
 
     def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
@@ -210,7 +213,7 @@ class Engine:
         self._keep_prompt(slot, n_known + min(n_accepted, len(tokens) - 1), prompt=first)
         self._tick(slot, first=first)
         self.emit(slot, tokens, n_accepted, rows)
-        slot.draft = Draft()
+        slot.draft = Proposal()
         if reason:
             self.finish(slot, reason)
 
@@ -244,8 +247,9 @@ class Engine:
         request = slot.request
         assert request
         out = []
+        sources = slot.draft.sources()
         for i, token in enumerate(tokens):
-            source = slot.draft.source if i < n_accepted else None
+            source = sources[i] if i < n_accepted else None
             if request.n_logprobs is None:
                 out.append(Token(token, source))
             else:
@@ -285,6 +289,12 @@ class Engine:
 
     def close(self) -> None:
         self.drafting.close()
+
+
+def draws_of(slot: Slot) -> Draws:
+    """The slot's sampler, under its grammar if it has one."""
+    assert slot.sampler and slot.request
+    return Constrained(slot.sampler, slot.request.grammar) if slot.request.grammar else slot.sampler
 
 
 def nth(tokens: list[int], n: int) -> int | None:

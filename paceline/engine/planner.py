@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.config import SpeculativeParams
-from paceline.drafters.base import Draft
+from paceline.engine.proposal import Proposal
 
 
 class FixedPlanner:
@@ -13,8 +13,7 @@ class FixedPlanner:
         """The longest draft worth asking for; `room` is what the context and the request still have place for."""
         return room if wishes.n_max is None else min(room, wishes.n_max)
 
-    def trim(self, wishes: SpeculativeParams, draft: Draft, room: int) -> Draft:
-        """What of the draft to check: all of it, or nothing when it is shorter than asked for."""
-        if wishes.n_min is not None and len(draft) < wishes.n_min:
-            return Draft(source=draft.source)
-        return draft if len(draft) <= room else draft.cut(room)
+    def trim(self, wishes: SpeculativeParams, proposal: Proposal, room: int) -> None:
+        """Leave of the proposal what is to be checked: all of it, or nothing when it is shorter than asked for."""
+        too_short = wishes.n_min is not None and len(proposal) < wishes.n_min
+        proposal.cut(0 if too_short else room)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paceline.config import SamplingParams, SpeculativeParams
+from paceline.engine.constrained import Grammar
 from paceline.engine.stats import DrafterStats
 
 StopCheck = Callable[[int], bool]
@@ -93,6 +94,7 @@ class Request:
     max_tokens: int | None = None
     n_logprobs: int | None = None
     stop: StopCheck | None = None
+    grammar: Grammar | None = None
     cache_prompt: bool = True
     slot: int | None = None
     cancelled: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from paceline.drafters.base import Draft
+from paceline.engine.proposal import Proposal
 from paceline.engine.request import Request, Timings
 from paceline.engine.stats import DrafterStats
 from paceline.llama.sampler import Sampler
@@ -38,7 +38,7 @@ class Slot:
     last_used: int = 0
     request: Request | None = None
     sampler: Sampler | None = None
-    draft: Draft = field(default_factory=Draft)
+    draft: Proposal = field(default_factory=Proposal)
     clock: Clock = field(default_factory=Clock)
     stats: dict[str, DrafterStats] = field(default_factory=dict)
 

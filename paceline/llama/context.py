@@ -20,6 +20,7 @@ from paceline.llama.lib import Floats, c, get_logits, log
 from paceline.llama.model import Model
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 FLASH_ATTN = {None: -1, False: 0, True: 1}
 NO_ROOM = 1
 
@@ -80,6 +81,8 @@ class Context:
         self.n_ubatch = int(c.llama_n_ubatch(self.handle))
         self.n_seqs = params.n_seqs
         self.kv_unified = params.kv_unified
+        bits = (BITS[params.cache_type_k] + BITS[params.cache_type_v]) / 2
+        self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
         self.n_decodes = 0
         self._memory = c.llama_get_memory(self.handle)

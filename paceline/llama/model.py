@@ -57,7 +57,10 @@ class Vocab:
 
     def tokenize(self, text: str | bytes, *, special: bool = True, parse_special: bool = True) -> list[int]:
         """`special` adds what the model wants around a prompt (BOS); `parse_special` reads `<|im_start|>` as one."""
-        data = self._utf8(text)
+        return self.tokenize_bytes(self._utf8(text), special=special, parse_special=parse_special)
+
+    def tokenize_bytes(self, data: bytes, *, special: bool = False, parse_special: bool = False) -> list[int]:
+        """Without a check: libllama takes any bytes."""
         size = len(data) + 8
         while True:
             out = (c.llama_token * size)()
@@ -157,6 +160,13 @@ class Model:
     @property
     def n_bytes(self) -> int:
         return int(c.llama_model_size(self.handle))
+
+    @property
+    def n_cache_values(self) -> int:
+        """Numbers that one token leaves in the memory of a plain transformer: a key and a value in every layer."""
+        n_head = max(1, int(c.llama_model_n_head(self.handle)))
+        per_layer = self.n_embd // n_head * int(c.llama_model_n_head_kv(self.handle))
+        return 2 * per_layer * int(c.llama_model_n_layer(self.handle))
 
     @property
     def n_params(self) -> int:

@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config_drafters import NgramCacheParams
+from paceline.config import NgramCacheParams
 from paceline.drafters.base import Draft
-from paceline.drafters.ngram_cache import NgramCache
+from paceline.drafters.ngram_cache import N_PLACES, NgramCache
 from paceline.drafters.ngram_counts import build_static, write_counts
 from paceline.errors import ConfigError
 from tests.drafters.lookup import ask, grow, histories
@@ -58,6 +58,11 @@ def test_a_follower_needs_its_share() -> None:
     two_to_one = [1, 4, 1, 4, 1, 5, 1]
     assert ask(cache(1), three_ways).tokens == []
     assert ask(cache(1), two_to_one).tokens == [4]
+
+
+def test_the_newest_places_of_an_n_gram_are_counted() -> None:
+    changed_its_mind = [*[1, 4, 9] * 3 * N_PLACES, *[1, 5, 8] * N_PLACES, 7, 1]
+    assert ask(cache(1), changed_its_mind).tokens == [5]
 
 
 def test_overlap_with_the_end_of_the_history() -> None:
@@ -190,6 +195,7 @@ def slow_guess(
     return winner(two, 2, 50, weigh=False) if len(context) >= 2 else None
 
 
+@settings(max_examples=50)
 @given(st.lists(histories, min_size=1, max_size=3), st.lists(histories, max_size=2), st.integers())
 def test_agrees_with_the_definition(
     tmp_path_factory: pytest.TempPathFactory, prompts: list[list[int]], corpus: list[list[int]], seed: int
@@ -217,4 +223,6 @@ def test_agrees_with_the_definition(
         if len(draft) < min(4, n_max):
             assert slow_guess(context, len(history), outputs, static) is None
 
-    grow(Watched(NgramCacheParams(n_max=4, static_path=str(path))), prompts, seed, check, n_steps=6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("paceline.drafters.ngram_cache.N_PLACES", 10**6)
+        grow(Watched(NgramCacheParams(n_max=4, static_path=str(path))), prompts, seed, check, n_steps=6)

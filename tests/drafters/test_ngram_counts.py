@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.drafters.ngram_counts import (
@@ -76,6 +76,16 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         read_counts(str(tmp_path / "nowhere"))
 
 
+def test_who_reads_the_old_file_goes_on_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "cache"
+    path.write_bytes(GOOD)
+    with path.open("rb") as reader:
+        write_counts(str(path), NgramCounts())
+        assert reader.read() == GOOD
+    assert path.read_bytes() == b""
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +102,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@settings(max_examples=50)
 @given(st.lists(histories, max_size=3))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, texts: list[list[int]]) -> None:
     path = str(tmp_path_factory.mktemp("counts") / "cache")
@@ -120,6 +131,15 @@ def test_the_best_is_the_most_frequent_and_of_equals_the_last_seen() -> None:
         followers.add(token)
         bests.append(followers.best)
     assert bests == [1, 2, 1, 2, 2]
+
+
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_counting_at_once_is_counting_one_by_one(tokens: list[int]) -> None:
+    followers = Followers()
+    for token in tokens:
+        followers.add(token)
+    at_once = Followers.of(tokens[::-1])
+    assert (at_once.total, at_once.best, at_once.counts) == (followers.total, followers.best, followers.counts)
 
 
 def test_an_n_gram_keeps_few_followers_and_never_loses_the_best() -> None:

@@ -104,6 +104,11 @@ def test_map_k4v_keeps_the_four_newest_continuations() -> None:
     assert ask(map_k4v(2, 1), [*history, *more, 1, 2]).tokens == [7]
 
 
+def test_map_k4v_weighs_the_newest_places() -> None:
+    n = NgramMapK4V.n_places
+    assert ask(map_k4v(1, 1), [*[1, 4] * 3 * n, *[1, 5] * n, 1]).tokens == [5]
+
+
 def test_map_k4v_believes_disputed_tokens_less() -> None:
     disputed = [1, 2, 3, 3, 1, 2, 3, 3, 1, 2, 3, 4, 9, 1, 2]
     confidence = ask(map_k4v(2, 2), disputed).confidence
@@ -156,7 +161,6 @@ def test_a_reused_seq_starts_anew(kind: type[NgramMapK]) -> None:
 def test_agrees_with_a_full_scan(
     kind: type[NgramMapK], prompts: list[list[int]], n: int, m: int, min_hits: int, seed: int
 ) -> None:
-    drafter = kind(NgramParams(size_n=n, size_m=m, min_hits=min_hits))
     choose = newest if kind is NgramMapK else most_frequent
     limits: Counter[tuple[int, ...]] = Counter()
 
@@ -164,6 +168,8 @@ def test_agrees_with_a_full_scan(
         return (*history[-n:], -1, *follow) if kind is NgramMapK4V else tuple(history[-n:])
 
     class Watched(kind):  # type: ignore[misc, valid-type]
+        n_places = 1 if kind is NgramMapK else 10**6
+
         def begin(self, seq: int, tokens: list[int]) -> None:
             limits.clear()
             super().begin(seq, tokens)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config_drafters import NgramModParams
+from paceline.config import NgramModParams
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_index import BASE
 from paceline.drafters.ngram_mod import N_BULK, N_POOR, N_REST, NgramMod, Pool
@@ -130,6 +130,7 @@ def test_impossible_settings_are_refused() -> None:
         NgramModParams(n_min=9, n_max=8)
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 50), min_size=N_BULK, max_size=2 * N_BULK), st.integers(1, 5), st.sampled_from([16, 500])
 )
@@ -141,6 +142,7 @@ def test_learning_in_bulk_is_learning_one_by_one(tokens: list[int], n: int, n_ce
     assert bulk.n_used == len(slow.cells)
 
 
+@settings(max_examples=50)
 @given(
     st.lists(histories, min_size=1, max_size=3),
     st.integers(1, 4),

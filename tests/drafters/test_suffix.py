@@ -3,14 +3,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config_drafters import SuffixParams
+from paceline.config import SuffixParams
 from paceline.drafters import ngram_index
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_index import chance_of
-from paceline.drafters.suffix import LONGEST, SHARED_SIZES, Outputs, Suffix
+from paceline.drafters.suffix import LONGEST, N_PLACES, SHARED_SIZES, Outputs, Suffix
 from paceline.errors import ConfigError
 from tests.drafters.lookup import ask, grow, histories
 
@@ -84,6 +84,13 @@ def test_long_matches_make_long_drafts_and_short_ones_short() -> None:
     long = ask(suffix(p_min=0.1), [*text, *text[:20]])
     assert 1 <= len(short) <= 4
     assert len(long) >= 48
+
+
+def test_a_long_match_is_found_behind_many_newer_short_ones() -> None:
+    text = list(range(100, 140))
+    for n_shared in (1, 3, 7, 15):
+        newer = [*text[20 - n_shared : 20], 7] * 3 * N_PLACES
+        assert ask(suffix(2), [*text, *newer, *text[:20]]).tokens == [120, 121]
 
 
 def test_earlier_outputs_help_all_sequences() -> None:
@@ -183,6 +190,7 @@ def slow_draft(history: list[int], ahead: list[int], texts: list[list[int]], n_m
     return draft
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 3), max_size=20), min_size=1, max_size=3),
     st.sampled_from([0.0, 0.1, 0.4]),

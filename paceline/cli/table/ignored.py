@@ -125,10 +125,6 @@ REPORTING = [
 ]
 
 CHANGES_THE_ANSWER = [
-    refused("--grammar", "a grammar the answer must follow"),
-    refused("--grammar-file", "a grammar the answer must follow"),
-    refused("-j --json-schema", "a JSON schema the answer must follow"),
-    refused("-jf --json-schema-file", "a JSON schema the answer must follow"),
     refused("--chat-template", "another chat template", env="LLAMA_ARG_CHAT_TEMPLATE"),
     refused("--chat-template-file", "another chat template", env="LLAMA_ARG_CHAT_TEMPLATE_FILE"),
     refused("--chat-template-kwargs", "values for the chat template", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS"),

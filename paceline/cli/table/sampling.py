@@ -114,4 +114,25 @@ PENALTIES = [
     ),
 ]
 
-ROWS = rows("sampling", EVERY, COMMON) + rows("penalties", EVERY, PENALTIES)
+GRAMMAR = [
+    Flag(
+        names="--grammar",
+        sets="request.grammar",
+        kind=Kind.STR,
+        metavar="GBNF",
+        help="a grammar the answer must follow; what it forces is drafted for free with --spec-type grammar",
+    ),
+    Flag(names="--grammar-file", sets="request.grammar_file", kind=Kind.PATH, help="the grammar, from a file"),
+    Flag(
+        names="-j --json-schema",
+        sets="request.json_schema",
+        kind=Kind.STR,
+        metavar="SCHEMA",
+        help="a JSON schema the answer must fit; {} allows any JSON",
+    ),
+    Flag(
+        names="-jf --json-schema-file", sets="request.json_schema_file", kind=Kind.PATH, help="the schema, from a file"
+    ),
+]
+
+ROWS = rows("grammar", EVERY, GRAMMAR) + rows("sampling", EVERY, COMMON) + rows("penalties", EVERY, PENALTIES)

@@ -1,0 +1,41 @@
+"""Sampling under a grammar: the request's sampler, and the grammar's word on what may come at all."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.drafters.base import Constraint
+from paceline.llama.lib import Floats
+from paceline.llama.sampler import Sampler
+
+
+class Grammar(Constraint, Protocol):
+    """What sampling needs of a matcher: see `text/grammar.py`."""
+
+    def mask(self) -> npt.NDArray[np.bool_]: ...
+    def allows(self, token: int) -> bool: ...
+    def consume(self, token: int) -> None: ...
+
+
+class Constrained:
+    """Draws like the sampler, from the tokens the grammar allows; each draw moves the grammar on."""
+
+    def __init__(self, sampler: Sampler, grammar: Grammar) -> None:
+        self._sampler = sampler
+        self._grammar = grammar
+
+    def sample(self, row: Floats, position: int) -> int:
+        token = self._draw(row, position)
+        self._grammar.consume(token)
+        return token
+
+    def _draw(self, row: Floats, position: int) -> int:
+        """A greedy choice the grammar allows needs no mask, which can be costly."""
+        if self._sampler.greedy:
+            token = self._sampler.sample(row, position)
+            if self._grammar.allows(token):
+                return token
+        return self._sampler.sample(row, position, self._grammar.mask())
