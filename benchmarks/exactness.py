@@ -26,13 +26,16 @@ MAX_PROMPT = 96
 
 
 def drafter_options(name: str, model: str) -> dict[str, Any]:
-    """Engine options by the names this benchmark uses: none, self, model, or look-up types joined with +."""
+    """Engine options by the names this benchmark uses: none, auto, self, model, or look-up types joined with +."""
     if name == "none":
-        return {}
+        return {"spec_types": []}
+    if name == "auto":
+        return {"draft": draft_model()}
     if name == "self":
-        return {"draft": model}
+        return {"spec_types": ["draft-simple"], "draft": model, "spec_policy": "fixed"}
     types = ["draft-simple" if part == "model" else part for part in name.split("+")]
-    return {"spec_types": types, "draft": draft_model() if "draft-simple" in types else None}
+    draft = draft_model() if "draft-simple" in types else None
+    return {"spec_types": types, "draft": draft, "spec_policy": "fixed"}
 
 
 def run(
@@ -63,7 +66,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=40)
     parser.add_argument("-n", type=int, default=24)
     parser.add_argument("--kinds", default="Q4_1,Q8_0")
-    parser.add_argument("--drafters", default="ngram-simple,model,self")
+    parser.add_argument("--drafters", default="ngram-simple,model,self,auto")
     parser.add_argument("--slots", default="1,4")
     args = parser.parse_args()
     console = Console(stderr=True)
@@ -81,7 +84,7 @@ def main() -> None:
                 result["rows"].append(row)
                 print(
                     f"{kind:5} {drafter:24} {n_slots} slots: {same}/{len(expected)} identical, "
-                    f"drafted {row['drafted']:6}, accepted {rates['greedy']:.4f} greedy, {rates['sampled']:.4f} sampled",
+                    f"drafted {row['drafted']:6}, accepted {rates['greedy']:.4f} / {rates['sampled']:.4f}",
                     flush=True,
                 )
     result["all_identical"] = all(row["same"] == row["of"] for row in result["rows"])

@@ -19,7 +19,7 @@ from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
-from paceline.engine.planner import FixedPlanner
+from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Event, Request
 from paceline.llama.context import Context
 from paceline.llama.model import Model
@@ -50,7 +50,7 @@ class Run:
     def __init__(self, model: Model, n_slots: int) -> None:
         params = ContextParams(n_ctx=1024 * n_slots, n_seqs=n_slots, n_threads=2)
         self.context = Context(model, params)
-        self.core = Core(self.context, model.vocab, Drafting([], FixedPlanner()), EngineParams(n_slots=n_slots))
+        self.core = Core(self.context, model.vocab, Drafting([], FixedPolicy()), EngineParams(n_slots=n_slots))
 
     def __call__(self, prompt: list[int], n: int, sampling: SamplingParams) -> tuple[float, float]:
         """Tokens per second, and milliseconds of Python per step, once every slot is generating."""

@@ -21,6 +21,7 @@ SAMPLER_ORDER = (
     "temperature",
 )
 
+POLICIES = ("auto", "fixed")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
@@ -265,11 +266,15 @@ class EngineParams:
     exact: bool = False
     n_queue: int = 1024
     spec_types: tuple[str, ...] = ()
+    spec_policy: str = "auto"
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
     drafters: DrafterSettings = field(default_factory=DrafterSettings)
 
     def __post_init__(self) -> None:
         check(1 <= self.n_slots <= 256, f"slots must be between 1 and 256, got {self.n_slots}")
+        check(
+            self.spec_policy in POLICIES, f"spec_policy must be one of {', '.join(POLICIES)}, got {self.spec_policy!r}"
+        )
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
 
 

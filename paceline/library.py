@@ -28,13 +28,17 @@ from paceline.config import (
     SpeculativeParams,
 )
 from paceline.drafters import registry
-from paceline.drafters.draft_model import check_vocab
+from paceline.drafters.base import Drafter
+from paceline.drafters.draft_model import DraftModel, check_vocab, sharpness
+from paceline.engine.costs import CostCurve
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
 from paceline.engine.loop import EngineLoop
-from paceline.engine.planner import FixedPlanner
+from paceline.engine.planner import Planner
+from paceline.engine.policy import AutoPolicy, FixedPolicy
 from paceline.engine.request import Emitted, Event, Failed, Request, Timings, Token
 from paceline.engine.stats import DrafterStats
+from paceline.engine.warmup import warm_up
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.context import Context
 from paceline.llama.model import Model, Vocab
@@ -43,6 +47,7 @@ from paceline.text.detokenizer import Detokenizer
 from paceline.text.grammar import Grammar, GrammarCompiler
 from paceline.text.stops import StopMatcher
 
+N_WARM_UP = 32
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -183,10 +188,11 @@ class Engine:
         n_threads: int = 0,
         exact: bool = False,
         spec_types: Sequence[str] | None = None,
+        spec_policy: str = "auto",
         draft_window: int = DraftModelParams().window,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
-        types = tuple(spec_types) if spec_types is not None else ("draft-simple",) if draft else ()
+        types = tuple(spec_types) if spec_types is not None else default_types(draft is not None)
         context = ContextParams(n_ctx=n_ctx, n_threads=n_threads)
         settings = Settings(
             model=ModelParams(path=model or models.default_model()),
@@ -197,20 +203,29 @@ class Engine:
                 n_slots=n_slots,
                 exact=exact,
                 spec_types=types,
+                spec_policy=spec_policy,
                 drafters=DrafterSettings(draft_model=DraftModelParams(window=draft_window)),
             ),
         )
         self._open(settings, on_progress)
 
     @classmethod
-    def from_settings(cls, settings: Settings, on_progress: Callable[[float], None] | None = None) -> Self:
-        """For programs that have every setting at hand, such as the command line."""
+    def from_settings(
+        cls,
+        settings: Settings,
+        on_progress: Callable[[float], None] | None = None,
+        drafters: Sequence[Drafter] = (),
+    ) -> Self:
+        """For programs that have every setting at hand, or drafters of their own (asked before ours)."""
         engine = cls.__new__(cls)
-        engine._open(settings, on_progress)
+        engine._open(settings, on_progress, drafters)
         return engine
 
-    def _open(self, settings: Settings, on_progress: Callable[[float], None] | None) -> None:
+    def _open(
+        self, settings: Settings, on_progress: Callable[[float], None] | None, drafters: Sequence[Drafter] = ()
+    ) -> None:
         self.settings = settings
+        self._own_drafters = drafters
         self._closers: list[Callable[[], None]] = []
         try:
             self._build(settings, on_progress)
@@ -230,8 +245,9 @@ class Engine:
         self.draft_context = self._open_draft(settings, dict(shape)) if "draft-simple" in types else None
         if types and not self.model.can_roll_back:
             types = ()
-        drafters = registry.build(types, params.drafters, self.draft_context, exact=params.exact)
-        self.core = Core(self.context, self.vocab, Drafting(drafters, FixedPlanner()), params)
+        self.policy = self._policy(settings, types)
+        drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._draft_model(params))]
+        self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy), params)
         self.loop = EngineLoop(self.core)
         self._closers.append(self.loop.close)
 
@@ -246,6 +262,32 @@ class Engine:
         shape |= {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
         context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **shape)
         return self._owned(Context(model, context))
+
+    def _policy(self, settings: Settings, types: Sequence[str]) -> FixedPolicy | AutoPolicy:
+        """Literal flags, or a planner with this machine's cost curves, measured now or kept from an earlier run."""
+        if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
+            return FixedPolicy()
+        curves = [
+            self._curve(context, seconds) for context, seconds in ((self.context, 0.6), (self.draft_context, 0.2))
+        ]
+        return AutoPolicy(Planner(*curves, exact=settings.engine.exact))
+
+    def _curve(self, context: Context | None, seconds: float) -> CostCurve:
+        if context is None:
+            return CostCurve()
+        path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
+        curve = CostCurve.load(path)
+        warm_up(context, curve, N_WARM_UP, seconds)
+        self._closers.append(lambda: curve.save(path))
+        return curve
+
+    def _draft_model(self, params: EngineParams) -> DraftModel | None:
+        if self.draft_context is None:
+            return None
+        on_step = self.policy.planner.draft.observe if isinstance(self.policy, AutoPolicy) else None
+        sharp = sharpness(self.draft_context.model, self.model)
+        drafter = params.drafters.draft_model
+        return DraftModel(self.draft_context, drafter, exact=params.exact, sharpness=sharp, on_step=on_step)
 
     def _owned(self, resource: Owned) -> Owned:
         self._closers.append(resource.close)
@@ -352,6 +394,11 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def default_types(has_draft: bool) -> tuple[str, ...]:
+    """What drafts when nobody chose: what grammars force, look-ups in the text, and the draft model if there is one."""
+    return ("grammar", "suffix", "draft-simple") if has_draft else ("grammar", "suffix")
 
 
 def with_overrides(params: Params, overrides: Mapping[str, Any]) -> Params:

@@ -11,7 +11,7 @@ from paceline.config import EngineParams, SamplingParams, SpeculativeParams
 from paceline.drafters.base import Ask, Draft, Drafter
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine
-from paceline.engine.planner import FixedPlanner
+from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request
 from paceline.errors import DecodeError
 from paceline.llama.context import Batch
@@ -173,7 +173,7 @@ class Client:
 
 def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100) -> Engine:
     params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue)
-    return Engine(context, FakeVocab(), Drafting(drafters, FixedPlanner()), params)  # type: ignore[arg-type]
+    return Engine(context, FakeVocab(), Drafting(drafters, FixedPolicy()), params)  # type: ignore[arg-type]
 
 
 def run(engine: Engine, *clients: Client, n_steps: int = 2000) -> None:

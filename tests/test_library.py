@@ -26,26 +26,30 @@ def texts(engine: Engine, n: int = 40) -> list[str]:
 
 @pytest.fixture(scope="module")
 def expected(target: str) -> list[str]:
-    with Engine(target, n_ctx=512, n_threads=2, exact=True) as engine:
+    with Engine(target, n_ctx=512, n_threads=2, exact=True, spec_types=[]) as engine:
         return texts(engine)
 
 
+@pytest.mark.parametrize("policy", ["fixed", "auto"])
 @pytest.mark.parametrize("n_slots", [1, 3])
-@pytest.mark.parametrize("drafter", ["none", "ngram-simple", "draft", "self", "both"])
+@pytest.mark.parametrize("drafter", ["none", "ngram-simple", "draft", "self", "both", "default"])
 def test_exact_text_does_not_depend_on_the_drafter(
-    models: Path, target: str, expected: list[str], drafter: str, n_slots: int
+    models: Path, target: str, expected: list[str], drafter: str, n_slots: int, policy: str
 ) -> None:
     options: dict[str, dict[str, Any]] = {
-        "none": {},
+        "none": {"spec_types": []},
         "ngram-simple": {"spec_types": ["ngram-simple"]},
-        "draft": {"draft": str(models / "draft.gguf"), "draft_window": 64},
-        "self": {"draft": target},
+        "draft": {"draft": str(models / "draft.gguf"), "draft_window": 64, "spec_types": ["draft-simple"]},
+        "self": {"draft": target, "spec_types": ["draft-simple"]},
+        "default": {"draft": str(models / "draft.gguf")},
         "both": {"draft": target, "spec_types": ["draft-simple", "ngram-simple"]},
     }
-    with Engine(target, n_ctx=512 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **options[drafter]) as engine:
+    with Engine(
+        target, n_ctx=512 * n_slots, n_slots=n_slots, n_threads=2, exact=True, spec_policy=policy, **options[drafter]
+    ) as engine:
         assert texts(engine) == expected
         drafted = {s.name: s for s in engine.drafter_stats()}
-    if drafter == "self":
+    if drafter == "self" and policy == "fixed":
         stats = drafted["draft-simple"]
         assert stats.n_tokens > 50
         assert stats.n_accepted_tokens >= 0.99 * stats.n_tokens
@@ -53,7 +57,10 @@ def test_exact_text_does_not_depend_on_the_drafter(
 
 def test_the_default_mode_speculates_to_the_same_greedy_text_here(target: str) -> None:
     """Float32 weights have no quantised kernels to differ, so even the quick mode must agree."""
-    with Engine(target, n_ctx=512, n_threads=2) as plain, Engine(target, draft=target, n_ctx=512, n_threads=2) as fast:
+    with (
+        Engine(target, n_ctx=512, n_threads=2) as plain,
+        Engine(target, draft=target, n_ctx=512, n_threads=2, spec_policy="fixed") as fast,
+    ):
         for prompt in PROMPTS:
             generation = fast.generate(prompt, max_tokens=40, temperature=0)
             assert generation.text() == plain.generate(prompt, max_tokens=40, temperature=0).text()
@@ -196,7 +203,7 @@ SCHEMA = {
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_a_schema_is_kept_and_its_forced_tokens_are_drafted(target: str, sampling: dict[str, Any]) -> None:
     def answer(**options: Any) -> tuple[str, int]:
-        with Engine(target, n_ctx=512, n_threads=2, exact=True, **options) as engine:
+        with Engine(target, n_ctx=512, n_threads=2, exact=True, spec_policy="fixed", **options) as engine:
             grammar = engine.grammars.json_schema(SCHEMA)
             generation = engine.generate("The cat", max_tokens=80, grammar=grammar, **sampling)
             text = generation.text()
@@ -204,7 +211,7 @@ def test_a_schema_is_kept_and_its_forced_tokens_are_drafted(target: str, samplin
             assert generation.finish.reason == "stop"
             return text, generation.finish.timings.n_steps
 
-    plain, n_plain = answer()
+    plain, n_plain = answer(spec_types=[])
     forced, n_forced = answer(spec_types=["grammar"])
     mixed, _ = answer(spec_types=["grammar", "ngram-simple", "draft-simple"], draft=target)
     assert set(json.loads(plain)) == {"name", "legs"}

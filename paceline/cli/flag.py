@@ -16,6 +16,7 @@ from paceline.config import (
     SamplingParams,
     SpeculativeParams,
 )
+from paceline.server.params import ServerParams
 
 EVERY = ("run", "serve", "bench")
 RUN = ("run",)
@@ -33,6 +34,7 @@ DEFAULTS: dict[str, object] = {
     "request": RequestOptions(),
     "hub": HubOptions(),
     "run": RunOptions(),
+    "server": ServerParams(),
     "common": CommonOptions(),
 }
 """The first word of a dotted path, and the dataclass it leads into."""

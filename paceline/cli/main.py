@@ -29,6 +29,7 @@ class Command:
 
 COMMANDS = {
     "run": Command("paceline.cli.run", "continue a prompt, or chat"),
+    "serve": Command("paceline.cli.serve", "an HTTP server for OpenAI and llama-server clients"),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }
 

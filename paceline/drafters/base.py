@@ -6,7 +6,7 @@ its guesses, and must never grow without bound: `seq` numbers are few and reused
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,6 +38,7 @@ class Ask:
 
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
     `ahead` are tokens another drafter has proposed already; go on after them.
+    `go_on`, where given, says from the confidences so far whether one more token can pay; `p_min` counts otherwise.
     """
 
     seq: int
@@ -47,6 +48,7 @@ class Ask:
     noise: Noise | None = None
     ahead: Sequence[int] = ()
     grammar: Constraint | None = None
+    go_on: Callable[[Sequence[float]], bool] | None = None
 
 
 @dataclass(slots=True)

@@ -19,9 +19,9 @@ from paceline.llama.lib import Floats
 K_MAX = 256
 
 
-def guess(row: Floats, noise: Noise | None, position: int) -> tuple[int, float]:
+def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0) -> tuple[int, float]:
     """Token and confidence for this position of the text."""
-    return likeliest(row) if noise is None else draw(row, noise, position)
+    return likeliest(row) if noise is None else draw(row, noise, position, sharpness)
 
 
 def likeliest(row: Floats) -> tuple[int, float]:
@@ -29,11 +29,11 @@ def likeliest(row: Floats) -> tuple[int, float]:
     return token, 1.0 / float(np.exp(row - row[token]).sum())
 
 
-def draw(row: Floats, noise: Noise, position: int) -> tuple[int, float]:
-    """llama-server's usual filters, then the noisy maximum."""
+def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tuple[int, float]:
+    """llama-server's usual filters, then the noisy maximum. A draft is less sure than the target: sharpen it."""
     k = min(noise.top_k, K_MAX) if noise.top_k > 0 else K_MAX
     ids = at_least(row, k)
-    logits = row[ids].astype(np.float64)
+    logits = row[ids].astype(np.float64) * sharpness
     order = np.argsort(-logits)[:k]
     ids, logits = ids[order], logits[order]
     n = n_kept(logits, noise)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from paceline.config import DrafterSettings
 from paceline.drafters.base import Drafter
-from paceline.drafters.draft_model import DraftModel
 from paceline.drafters.grammar import GrammarDrafter
 from paceline.drafters.ngram_cache import NgramCache
 from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
@@ -14,7 +13,6 @@ from paceline.drafters.ngram_mod import NgramMod
 from paceline.drafters.ngram_simple import NgramSimple
 from paceline.drafters.suffix import Suffix
 from paceline.errors import ConfigError
-from paceline.llama.context import Context
 
 LOOKUPS: dict[str, Callable[[DrafterSettings], Drafter]] = {
     "grammar": lambda settings: GrammarDrafter(),
@@ -38,14 +36,14 @@ def canonical(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in ORDER if name in wanted)
 
 
-def build(names: Sequence[str], settings: DrafterSettings, draft: Context | None, *, exact: bool) -> list[Drafter]:
-    """The drafters of these names. `draft` is the draft model's context, if one was given."""
-    return [_build_one(name, settings, draft, exact=exact) for name in canonical(names)]
+def build(names: Sequence[str], settings: DrafterSettings, draft_model: Drafter | None) -> list[Drafter]:
+    """The drafters of these names; the draft model's, which needs a context, is made by the caller."""
+    return [_build_one(name, settings, draft_model) for name in canonical(names)]
 
 
-def _build_one(name: str, settings: DrafterSettings, draft: Context | None, *, exact: bool) -> Drafter:
+def _build_one(name: str, settings: DrafterSettings, draft_model: Drafter | None) -> Drafter:
     if name in LOOKUPS:
         return LOOKUPS[name](settings)
-    if draft is None:
+    if draft_model is None:
         raise ConfigError(f"{name} needs a draft model: give one with -md")
-    return DraftModel(draft, settings.draft_model, exact=exact)
+    return draft_model

@@ -85,10 +85,18 @@ class Engine:
         self.admit()
         self.draft()
         for works in self.scheduler.lay_out(self.slots):
-            rows = self.decode(works)
-            for work in works:
-                self.commit(work, rows)
+            self.compute(works)
         self.n_steps += 1
+
+    def compute(self, works: list[Work]) -> None:
+        """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
+        start = perf_counter()
+        n_tokens = sum(len(work.tokens) for work in works)
+        generating = all(work.n_outputs for work in works)
+        rows = self.decode(works)
+        n_emitted = sum(self.commit(work, rows) for work in works)
+        if generating and works:
+            self.drafting.policy.spent(n_tokens, len(works), n_emitted, perf_counter() - start)
 
     # -- admit
 
@@ -182,31 +190,33 @@ class Engine:
 
     # -- verify, commit, emit
 
-    def commit(self, work: Work, rows: Floats) -> None:
+    def commit(self, work: Work, rows: Floats) -> int:
+        """Bring the slot to where the text now stands; returns how many tokens were emitted."""
         slot = work.slot
         n_before = slot.n_computed
         slot.n_computed = n_before + max(len(work.tokens), 2 if self.exact else 1)
         if not work.n_outputs:
             self._keep_prompt(slot, n_before + len(work.tokens))
-            return
+            return 0
         if slot.request is None or slot.request.cancelled:
             self.memory.keep(slot, n_before)
             self.finish(slot, "cancelled")
-            return
+            return 0
         own_rows = rows[work.row : work.row + work.n_outputs]
         try:
             tokens = verify(draws_of(slot), own_rows, slot.draft.tokens, len(slot.tokens), self._eog)
         except RequestError as error:
             self.fail(slot, error)
-            return
+            return 0
         self._settle(slot, tokens, own_rows)
+        return len(tokens)
 
     def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
         """Bring slot, memory and drafters to the new text, then tell the client."""
         n_known = len(slot.tokens)
         n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
-        if slot.draft.tokens:
-            self.drafting.accepted(slot, n_accepted)
+        if slot.offers:
+            self.drafting.settled(slot, n_accepted, tokens)
         reason = self._reason_to_end(slot, tokens)
         slot.tokens.extend(tokens)
         first = slot.n_generated == len(tokens)

@@ -1,19 +1,132 @@
-"""How many tokens each slot may draft. Knows limits and counts, never token values."""
+"""How many draft tokens are worth checking. Knows chances, counts and costs; never token values.
+
+A step that takes t seconds and yields x tokens is worth x - rate * t, where the rate is what the engine achieves on
+average. A token earns its place when its chance is more than its share of the time costs. Compared with taking the
+step's own best tokens per second, as the design first had it, this checks more on good text and less on bad text, and
+the average over all steps is higher: it is the optimality condition of a renewal process.
+"""
 
 from __future__ import annotations
 
-from paceline.config import SpeculativeParams
-from paceline.engine.proposal import Proposal
+from collections.abc import Sequence
+
+from paceline.engine.costs import CostCurve
+
+HOPELESS = 0.01  # a token with less chance than this is never worth a look
+GAIN_RATE = 0.02
+LOOK_AHEAD = 16
 
 
-class FixedPlanner:
-    """Takes the user's limits literally, as llama-server does."""
+class Planner:
+    """Weighs chances against the cost curves of target and draft model.
 
-    def limit(self, wishes: SpeculativeParams, room: int) -> int:
-        """The longest draft worth asking for; `room` is what the context and the request still have place for."""
-        return room if wishes.n_max is None else min(room, wishes.n_max)
+    In exact mode each slot is computed on its own, never with fewer than two tokens.
+    """
 
-    def trim(self, wishes: SpeculativeParams, proposal: Proposal, room: int) -> None:
-        """Leave of the proposal what is to be checked: all of it, or nothing when it is shorter than asked for."""
-        too_short = wishes.n_min is not None and len(proposal) < wishes.n_min
-        proposal.cut(0 if too_short else room)
+    def __init__(self, target: CostCurve, draft: CostCurve, *, exact: bool = False) -> None:
+        self.target = target
+        self.draft = draft
+        self.exact = exact
+        self.gain = 1.0
+        self.seconds_plain = 0.0
+        self.seconds_actual = 0.0
+
+    def plain_seconds(self, n_slots: int) -> float:
+        """A step of this many slots without drafts."""
+        return n_slots * self.target.predict(2) if self.exact else self.target.predict(n_slots)
+
+    def rate(self, n_slots: int) -> float:
+        """Tokens per second to measure every proposal by."""
+        return max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds(n_slots))
+
+    def extra_seconds(self, n_slots: int, n: int) -> float:
+        """What n draft tokens add to the step; in exact mode n are one slot's."""
+        if self.exact:
+            return self.target.predict(max(2, 1 + n)) - self.target.predict(2)
+        return self.target.predict(n_slots + n) - self.target.predict(n_slots)
+
+    def observe(self, n_slots: int, n_emitted: int, seconds: float) -> None:
+        """A step of generating slots only is over: how did it compare with plain ones?"""
+        if not n_slots or seconds <= 0:
+            return
+        plain = n_emitted * self.plain_seconds(n_slots) / n_slots
+        self.gain += GAIN_RATE * (plain / seconds - self.gain)
+        self.seconds_plain += plain
+        self.seconds_actual += seconds
+
+    @property
+    def speedup(self) -> float:
+        """Time the same tokens would have taken without speculation, over the time they took."""
+        return self.seconds_plain / self.seconds_actual if self.seconds_actual else 1.0
+
+    # -- what to check
+
+    def trim(self, chances: Sequence[Sequence[float]]) -> list[int]:
+        """How many tokens of each slot's proposal to check, for the batch as a whole."""
+        if self.exact:
+            return [self.best_length(slot, len(chances))[0] for slot in chances]
+        reached = sorted(((c, slot) for slot, row in enumerate(chances) for c in cumulated(row)), reverse=True)
+        rate = self.rate(len(chances))
+        n_slots = len(chances)
+        base = self.target.predict(n_slots)
+        best, best_n, tokens = 0.0, 0, 0.0
+        for n, (c, _) in enumerate(reached, start=1):
+            tokens += c
+            value = tokens - rate * (self.target.predict(n_slots + n) - base)
+            if value > best:
+                best, best_n = value, n
+        lengths = [0] * n_slots
+        for _, slot in reached[:best_n]:
+            lengths[slot] += 1
+        return lengths
+
+    def best_length(self, chances: Sequence[float], n_slots: int) -> tuple[int, float]:
+        """One slot's draft on its own: how much of it to check, and what that is worth in tokens."""
+        rate = self.rate(n_slots)
+        best, best_n, tokens = 0.0, 0, 0.0
+        for n, c in enumerate(cumulated(chances), start=1):
+            tokens += c
+            value = tokens - rate * self.extra_seconds(n_slots, n)
+            if value > best:
+                best, best_n = value, n
+        return best_n, best
+
+    # -- whether to go on drafting
+
+    def pays_to_go_on(self, reached: float, mean: float, n_drafted: int, n_slots: int, n_left: int) -> bool:
+        """Whether the model should draft more after tokens that come out right with chance `reached`.
+
+        Looks ahead along the curve: on a GPU the first token is dear and the next fifteen almost free.
+        """
+        rate = self.rate(n_slots)
+        step = self.draft.predict(n_slots) / n_slots
+        before = self.extra_seconds(n_slots, n_drafted)
+        tokens = 0.0
+        for m in range(1, min(n_left, LOOK_AHEAD) + 1):
+            reached *= mean
+            tokens += reached
+            if tokens > rate * (self.extra_seconds(n_slots, n_drafted + m) - before + m * step):
+                return True
+            if reached < HOPELESS:
+                return False
+        return False
+
+    def can_ever_pay(self, n_slots: int, n_max: int) -> bool:
+        """Whether a drafter this slow could gain anything even if it were always right."""
+        rate = n_slots / max(1e-9, self.plain_seconds(n_slots))
+        step = self.draft.predict(n_slots) / n_slots
+        return any(
+            n > 1.02 * rate * (self.extra_seconds(n_slots, n) + n * step) for n in (1, 2, 4, 8, 16) if n <= n_max
+        )
+
+
+def cumulated(chances: Sequence[float]) -> list[float]:
+    """Chance that each token is reached and right; ends where it is hopeless."""
+    out = []
+    reached = 1.0
+    for chance in chances:
+        reached *= chance
+        if reached < HOPELESS:
+            break
+        out.append(reached)
+    return out

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +18,7 @@ import numpy as np
 
 from paceline.config import ContextParams
 from paceline.errors import DecodeError, ModelError
-from paceline.llama.lib import Floats, c, get_logits, log
+from paceline.llama.lib import Floats, c, get_logits, log, system, versions
 from paceline.llama.model import Model
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
@@ -79,6 +81,7 @@ class Context:
         self.n_ctx_seq = int(c.llama_n_ctx_seq(self.handle))
         self.n_batch = int(c.llama_n_batch(self.handle))
         self.n_ubatch = int(c.llama_n_ubatch(self.handle))
+        self.params = params
         self.n_seqs = params.n_seqs
         self.kv_unified = params.kv_unified
         bits = (BITS[params.cache_type_k] + BITS[params.cache_type_v]) / 2
@@ -110,6 +113,14 @@ class Context:
         if not handle:
             raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
         return int(handle)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what a cost curve depends on: model file, device, threads, kind of memory, libllama."""
+        model, p = self.model, self.params
+        parts = (Path(model.path).name, model.n_bytes, versions(), system(), p.threads, p.threads_batch, p.kv_unified)
+        text = repr((*parts, p.cache_type_k, p.cache_type_v, p.flash_attn, p.n_seqs > 1))
+        return f"{Path(model.path).stem}-{sha256(text.encode()).hexdigest()[:16]}"
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)

@@ -77,6 +77,11 @@ c.llama_backend_init()
 get_logits = raw("llama_get_logits", [ctypes.c_void_p], ctypes.c_void_p)
 
 
+def system() -> str:
+    """The machine as libllama sees it: its instruction sets and back ends."""
+    return bytes(c.llama_print_system_info()).decode()
+
+
 def versions() -> str:
     """For bug reports: the package and the library inside it."""
     return f"llama-cpp-python {llama_cpp.__version__}, libllama {c.llama_version().decode()}"

@@ -125,9 +125,6 @@ REPORTING = [
 ]
 
 CHANGES_THE_ANSWER = [
-    refused("--chat-template", "another chat template", env="LLAMA_ARG_CHAT_TEMPLATE"),
-    refused("--chat-template-file", "another chat template", env="LLAMA_ARG_CHAT_TEMPLATE_FILE"),
-    refused("--chat-template-kwargs", "values for the chat template", env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS"),
     refused("--lora", "an adapter on the weights"),
     refused("--lora-scaled", "an adapter on the weights"),
     refused("--control-vector", "steering vectors"),
@@ -148,6 +145,13 @@ CHANGES_THE_ANSWER = [
     refused("--yarn-beta-fast", "stretched positions", env="LLAMA_ARG_YARN_BETA_FAST"),
 ]
 
+NOT_FOR_RUN = [
+    refused("--chat-template", "another chat template; `paceline serve` takes one"),
+    refused("--chat-template-file", "another chat template; `paceline serve` takes one"),
+    refused("--chat-template-kwargs", "values for the chat template; `paceline serve` takes them"),
+]
+
 ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING) + rows(
     "not supported", EVERY, CHANGES_THE_ANSWER
 )
+ROWS += rows("not supported", ("run", "bench"), NOT_FOR_RUN)

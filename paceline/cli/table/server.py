@@ -67,6 +67,26 @@ LISTEN = [
         help="serve the files of this folder instead of our page",
     ),
     Flag(
+        names="--queue",
+        sets="engine.n_queue",
+        kind=Kind.INT,
+        help="requests that may wait for a slot; more are told to come back later (503)",
+    ),
+    Flag(
+        names="--max-body",
+        sets="server.max_body_mib",
+        kind=Kind.INT,
+        metavar="MIB",
+        help="the largest request, in MiB",
+    ),
+    Flag(
+        names="--grace",
+        sets="server.grace",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="how long answers may go on when the server is told to end",
+    ),
+    Flag(
         names="--webui --ui",
         off="--no-webui --no-ui",
         sets="server.webui",
@@ -139,4 +159,31 @@ REPORT = [
     ),
 ]
 
-ROWS = rows("server", SERVE, LISTEN + REPORT)
+TEMPLATE = [
+    Flag(
+        names="--chat-template",
+        sets="server.chat_template",
+        kind=Kind.STR,
+        metavar="JINJA",
+        env="LLAMA_ARG_CHAT_TEMPLATE",
+        default="the model's own",
+        help="the chat template, as jinja text; chatml is a name for that one",
+    ),
+    Flag(
+        names="--chat-template-file",
+        sets="server.chat_template_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
+        help="the chat template, from a file",
+    ),
+    Flag(
+        names="--chat-template-kwargs",
+        sets="server.chat_template_kwargs",
+        kind=Kind.STR,
+        metavar="JSON",
+        env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
+        help='variables for the chat template, as in {"enable_thinking": false}',
+    ),
+]
+
+ROWS = rows("chat template", SERVE, TEMPLATE) + rows("server", SERVE, LISTEN + REPORT)

@@ -1,0 +1,72 @@
+"""`paceline serve`: load the model behind a bar, listen, say where."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from paceline.cli import build
+from paceline.cli.flags import Parsed
+from paceline.cli.options import RequestOptions
+from paceline.cli.progress import loading_bar
+from paceline.cli.prompts import read_text
+from paceline.errors import ConfigError
+from paceline.server.jobs import Defaults
+from paceline.server.params import ServerParams
+from paceline.server.service import Service
+from paceline.server.serving import Server, listen, url
+
+
+def main(parsed: Parsed) -> int:
+    params = ServerParams(**parsed.under("server"))
+    settings = build.settings(parsed)
+    service = Service(settings, params, defaults_of(parsed, params))
+    server = Server(service)
+    with listen(params) as sock:
+        address = url(params, sock)
+        service.load_in_background(lambda: load(service, server, address))
+        server.run(sockets=[sock])
+    if service.error:
+        raise service.error
+    return 0
+
+
+def load(service: Service, server: Server, address: str) -> None:
+    """On its own thread, beside the server, which says "loading" meanwhile. A model that fails ends the server."""
+    tell(f"paceline: {address}/health answers while {service.model_name} loads")
+    try:
+        with loading_bar(service.settings.model.path) as on_progress:
+            service.load(on_progress)
+    except BaseException:
+        server.should_exit = True
+        raise
+    if service.ready:
+        engine = service.engine
+        tell(f"paceline: ready at {address} ({engine.n_slots} x {engine.n_ctx} tokens), Ctrl-C ends it")
+
+
+def defaults_of(parsed: Parsed, params: ServerParams) -> Defaults:
+    """What requests get that do not say: the sampling flags, -n, -r, a grammar."""
+    request = build.request(parsed)
+    return Defaults(
+        sampling=build.sampling(parsed),
+        max_tokens=request.max_tokens,
+        stop=request.stop,
+        cache_prompt=params.cache_prompt,
+        grammar=request.grammar if request.grammar_file is None else read_text(request.grammar_file),
+        json_schema=schema_of(request),
+    )
+
+
+def schema_of(request: RequestOptions) -> str | None:
+    text = request.json_schema if request.json_schema_file is None else read_text(request.json_schema_file)
+    try:
+        if text is not None and not isinstance(json.loads(text), dict):
+            raise ValueError("a schema is a JSON object")
+    except ValueError as error:
+        raise ConfigError(f"the JSON schema cannot be read: {error}") from None
+    return text
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,121 @@
+"""What a step costs on this machine: seconds by number of tokens in the batch. Knows clocks, not what was computed.
+
+The curve is a shape (measured at a few sizes, refined by every step) times a scale (which follows the machine's mood
+and the growing context within a few steps). One odd slow step hardly moves it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+SCALE_RATE = 0.1
+SHAPE_RATE = 0.04
+SURPRISE = 0.3  # a step is believed to be at most this much (in logs) slower or quicker than predicted
+PER_TOKEN = 0.3  # of a first token's cost, before anything is known: between a GPU's and a slow CPU's
+REBUILD_EVERY = 16
+
+
+class CostCurve:
+    """Monotone, robust, forgetful. `observe` what happened, `predict` what would."""
+
+    def __init__(self, seconds: Mapping[int, float] | None = None) -> None:
+        self._logs: dict[int, float] = {n: math.log(s) for n, s in (seconds or {}).items() if s > 0}
+        self._scale = 1.0
+        self._n_observed = 0
+        self._table: list[float] = []
+        self._rebuild()
+
+    @property
+    def known(self) -> bool:
+        return bool(self._logs)
+
+    def predict(self, n: int) -> float:
+        """Seconds for a batch of n tokens."""
+        if n <= 0:
+            return 0.0
+        last = len(self._table) - 1
+        if n <= last:
+            return self._scale * self._table[n]
+        slope = self._table[last] - self._table[last - 1]
+        return self._scale * (self._table[last] + slope * (n - last))
+
+    def observe(self, n: int, seconds: float) -> None:
+        """A batch of n tokens took this long."""
+        if n <= 0 or seconds <= 0:
+            return
+        if not self._logs:
+            self._logs[1] = math.log(seconds / (1 + PER_TOKEN * (n - 1)))
+            self._rebuild()
+            return
+        off = math.log(seconds / self.predict(n))
+        off = max(-SURPRISE, min(SURPRISE, off))
+        self._scale *= math.exp(SCALE_RATE * off)
+        self._bend(n, SHAPE_RATE * off)
+        self._n_observed += 1
+        if self._n_observed % REBUILD_EVERY == 0:
+            self._rebuild()
+
+    def _bend(self, n: int, by: float) -> None:
+        """Move the shape at the nearest size."""
+        at = bisect_left(SIZES, n)
+        size = SIZES[min(at, len(SIZES) - 1)]
+        if at and at < len(SIZES) and n - SIZES[at - 1] < SIZES[at] - n:
+            size = SIZES[at - 1]
+        if size not in self._logs:
+            self._logs[size] = math.log(self._shape(size))
+        self._logs[size] += by
+
+    def _shape(self, n: int) -> float:
+        return self.predict(n) / self._scale
+
+    def set(self, n: int, seconds: float) -> None:
+        """A careful measurement replaces what was believed."""
+        self._logs[n] = math.log(seconds / self._scale)
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """The table of the shape: straight lines between sizes, never falling."""
+        known = sorted(self._logs)
+        if not known:
+            self._table = [0.0] + [1 + PER_TOKEN * n for n in range(64)]
+            return
+        values = [math.exp(self._logs[n]) for n in known]
+        for i in range(1, len(values)):
+            values[i] = max(values[i], values[i - 1])
+        table = [0.0]
+        table += [values[0]] * known[0]
+        for (a, b), (x, y) in zip(pairwise(known), pairwise(values), strict=True):
+            table += [x + (y - x) * (n - a) / (b - a) for n in range(a + 1, b + 1)]
+        if len(known) == 1:
+            table += [values[0] * (1 + PER_TOKEN * n) for n in range(1, 64)]
+        self._table = table
+
+    def as_dict(self) -> dict[str, float]:
+        return {str(n): math.exp(log) * self._scale for n, log in sorted(self._logs.items())}
+
+    # -- kept between runs
+
+    @classmethod
+    def load(cls, path: Path) -> CostCurve:
+        """What an earlier run learned; an unreadable file counts as none."""
+        try:
+            data = json.loads(path.read_text())
+            return cls({int(n): float(s) for n, s in data.items() if 1e-7 < float(s) < 1e4})
+        except (OSError, ValueError, AttributeError, TypeError):
+            return cls()
+
+    def save(self, path: Path) -> None:
+        """Written aside, then renamed. A cache that cannot be written is no trouble."""
+        part = path.with_suffix(".part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps(self.as_dict()))
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
