@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
-GAIN_RATE = 0.02
+GAIN_RATE = 0.05
+MARGIN = 1.05  # a token must earn a little more than it costs: predictions are not exact
 LOOK_AHEAD = 16
 
 
@@ -37,7 +38,7 @@ class Planner:
 
     def rate(self, n_slots: int) -> float:
         """Tokens per second to measure every proposal by."""
-        return max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds(n_slots))
+        return MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds(n_slots))
 
     def extra_seconds(self, n_slots: int, n: int) -> float:
         """What n draft tokens add to the step; in exact mode n are one slot's."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Protocol
 
 from paceline.drafters.base import Draft
@@ -19,7 +18,7 @@ FIRST_HOPE = 0.3  # tokens a model draft is believed to gain before it was tried
 HOPE_RATE = 0.1
 PROBE_SHARE = 0.02
 PROBE_LENGTH = 2
-LIKELY = 0.5  # a look-up this likely to come out right as a whole may be continued by the model
+LIKELY = 0.7  # a look-up this likely to come out right as a whole may be continued by the model
 GoOn = Callable[[Sequence[float]], bool]
 
 
@@ -103,9 +102,14 @@ class AutoPolicy:
     # -- drafting
 
     def propose(self, asks: Asks, wants: list[Want]) -> None:
-        start = perf_counter()
+        before = self._clock(asks)
         self._propose(asks, wants)
-        self._seconds_drafting = perf_counter() - start
+        self._seconds_drafting = self._clock(asks) - before
+
+    @staticmethod
+    def _clock(asks: Asks) -> float:
+        """Time spent drafting so far, by everybody who is on."""
+        return sum(asks.seconds(name) for name in asks.names())
 
     def _propose(self, asks: Asks, wants: list[Want]) -> None:
         for name in asks.names():

@@ -1,0 +1,67 @@
+"""The cost curve: monotone, robust, follows a change, survives a restart."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.engine.costs import CostCurve
+
+CPU = {1: 0.010, 2: 0.0136, 4: 0.019, 8: 0.033, 16: 0.055, 32: 0.107}
+
+
+def test_it_knows_what_it_was_told_and_draws_lines_between() -> None:
+    curve = CostCurve(CPU)
+    assert abs(curve.predict(1) - 0.010) < 1e-9
+    assert abs(curve.predict(3) - (0.0136 + 0.019) / 2) < 1e-9
+    assert curve.predict(64) > curve.predict(32)
+    assert curve.predict(0) == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(1, 80), st.floats(1e-5, 1.0)), max_size=200))
+def test_it_never_falls(observed: list[tuple[int, float]]) -> None:
+    curve = CostCurve(CPU)
+    for n, seconds in observed:
+        curve.observe(n, seconds)
+    predicted = [curve.predict(n) for n in range(1, 120)]
+    assert all(a <= b + 1e-12 for a, b in zip(predicted, predicted[1:], strict=False))
+    assert all(value > 0 for value in predicted)
+
+
+def test_one_odd_step_hardly_moves_it() -> None:
+    curve = CostCurve(CPU)
+    curve.observe(4, 3.0)
+    assert curve.predict(4) < 1.1 * 0.019
+
+
+def test_it_follows_a_machine_that_became_half_as_fast_and_back() -> None:
+    curve, chance = CostCurve(CPU), random.Random(1)
+    for factor in (2.0, 1.0):
+        for _ in range(60):
+            n = chance.choice([1, 2, 4, 8])
+            curve.observe(n, CPU[n] * factor * chance.uniform(0.95, 1.1))
+        for n in (1, 2, 4, 8, 16):
+            assert 0.8 * factor < curve.predict(n) / CPU[n] < 1.25 * factor
+
+
+def test_it_learns_a_shape_from_steps_alone() -> None:
+    curve = CostCurve()
+    for _ in range(400):
+        for n, seconds in CPU.items():
+            curve.observe(n, seconds)
+    for n, seconds in CPU.items():
+        assert 0.85 < curve.predict(n) / seconds < 1.15
+
+
+def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "curve.json"
+    CostCurve(CPU).save(path)
+    assert abs(CostCurve.load(path).predict(4) - 0.019) < 1e-9
+    path.write_text("{not json")
+    assert not CostCurve.load(path).known
+    path.write_text('{"1": "x", "2": -3}')
+    assert not CostCurve.load(path).known
+    assert not CostCurve.load(tmp_path / "missing.json").known
