@@ -204,6 +204,7 @@ class ModelParams:
     n_gpu_layers: int = -1
     use_mmap: bool = True
     use_mlock: bool = False
+    vocab_only: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.path), "no model file given")

@@ -30,22 +30,33 @@ def expected(target: str) -> list[str]:
         return texts(engine)
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {"spec_types": []},
+    "ngram-simple": {"spec_types": ["ngram-simple"]},
+    "ngram-map-k": {"spec_types": ["ngram-map-k"]},
+    "ngram-map-k4v": {"spec_types": ["ngram-map-k4v"]},
+    "ngram-mod": {"spec_types": ["ngram-mod"]},
+    "ngram-cache": {"spec_types": ["ngram-cache"]},
+    "suffix": {"spec_types": ["suffix"]},
+    "draft": {"draft": "draft.gguf", "draft_window": 64, "spec_types": ["draft-simple"]},
+    "self": {"draft": "target.gguf", "spec_types": ["draft-simple"]},
+    "look-ups": {"spec_types": ["ngram-mod", "ngram-cache", "suffix"]},
+    "suffix and model": {"draft": "target.gguf", "spec_types": ["suffix", "draft-simple"]},
+    "default": {"draft": "draft.gguf"},
+}
+
+
 @pytest.mark.parametrize("policy", ["fixed", "auto"])
 @pytest.mark.parametrize("n_slots", [1, 3])
-@pytest.mark.parametrize("drafter", ["none", "ngram-simple", "draft", "self", "both", "default"])
+@pytest.mark.parametrize("drafter", OPTIONS)
 def test_exact_text_does_not_depend_on_the_drafter(
     models: Path, target: str, expected: list[str], drafter: str, n_slots: int, policy: str
 ) -> None:
-    options: dict[str, dict[str, Any]] = {
-        "none": {"spec_types": []},
-        "ngram-simple": {"spec_types": ["ngram-simple"]},
-        "draft": {"draft": str(models / "draft.gguf"), "draft_window": 64, "spec_types": ["draft-simple"]},
-        "self": {"draft": target, "spec_types": ["draft-simple"]},
-        "default": {"draft": str(models / "draft.gguf")},
-        "both": {"draft": target, "spec_types": ["draft-simple", "ngram-simple"]},
-    }
+    options = dict(OPTIONS[drafter])
+    if "draft" in options:
+        options["draft"] = str(models / options["draft"])
     with Engine(
-        target, n_ctx=512 * n_slots, n_slots=n_slots, n_threads=2, exact=True, spec_policy=policy, **options[drafter]
+        target, n_ctx=512 * n_slots, n_slots=n_slots, n_threads=2, exact=True, spec_policy=policy, **options
     ) as engine:
         assert texts(engine) == expected
         drafted = {s.name: s for s in engine.drafter_stats()}

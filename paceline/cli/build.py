@@ -109,7 +109,11 @@ def speculation_off(parsed: Parsed) -> bool:
 
 
 def spec_types(names: tuple[str, ...], has_draft: bool) -> tuple[str, ...]:
-    """Each drafter once; a draft model drafts without being asked to."""
+    """Each drafter once; a draft model drafts without being asked to. Nobody chose: the library's choice."""
+    if not names:
+        from paceline.library import default_types
+
+        return default_types(has_draft)
     wanted = dict.fromkeys(name for name in names if name != "none")
     if has_draft and not any(name.startswith("draft") for name in wanted):
         wanted["draft-simple"] = None

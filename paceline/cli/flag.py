@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from paceline.cli import values
-from paceline.cli.options import CommonOptions, HubOptions, RequestOptions, RunOptions
+from paceline.cli.options import BenchOptions, CommonOptions, HubOptions, RequestOptions, RunOptions
 from paceline.config import (
     ContextParams,
     DrafterSettings,
@@ -21,6 +21,8 @@ from paceline.server.params import ServerParams
 EVERY = ("run", "serve", "bench")
 RUN = ("run",)
 SERVE = ("serve",)
+BENCH = ("bench",)
+WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
     "model": ModelParams(path="-"),
@@ -34,6 +36,7 @@ DEFAULTS: dict[str, object] = {
     "request": RequestOptions(),
     "hub": HubOptions(),
     "run": RunOptions(),
+    "bench": BenchOptions(),
     "server": ServerParams(),
     "common": CommonOptions(),
 }

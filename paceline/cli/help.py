@@ -28,7 +28,16 @@ paceline serve: an HTTP server for OpenAI and llama-server clients
 
   paceline serve -m large.gguf -md small.gguf -np 4 --port 8080
 """,
-    "bench": "paceline bench: measure what speculation gains on this machine\n",
+    "bench": """\
+paceline bench: measure what speculation gains on this machine, against none, by kind of text
+
+  paceline bench --quick                                            a first look, about 40 seconds
+  paceline bench -m large.gguf -md small.gguf                       with a draft model
+  paceline bench --methods none,auto,suffix,ngram-mod,oracle        methods side by side
+  paceline bench --methods draft:4,draft:8:0.6 -md small.gguf       fixed settings: most tokens, least probability
+  paceline bench --prompts spec_bench.jsonl --limit 10 -np 4        other prompts, four at once
+  paceline bench --json data.json                                   keep every measurement
+""",
 }
 
 DOCS_HEAD = """\

@@ -73,3 +73,23 @@ class RunOptions:
     def __post_init__(self) -> None:
         check(not (self.json and self.conversation), "--json prints one answer: it cannot be combined with -cnv")
         check(not (self.system and self.system_file), "-sys and -sysf are both given; which one is it?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """`paceline bench`: which methods on which prompts, and how much of it. A limit of 0 takes all prompts."""
+
+    methods: tuple[str, ...] = ("none", "auto")
+    prompts: str | None = None
+    categories: tuple[str, ...] = ()
+    limit: int = 4
+    n_tokens: int = 96
+    repeat: int = 1
+    quick: bool = False
+    json: str | None = None
+
+    def __post_init__(self) -> None:
+        check(bool(self.methods), "--methods names no method")
+        check(self.limit >= 0, f"the limit must be 0 (all prompts) or more, got {self.limit}")
+        check(self.n_tokens >= 2, f"at least two tokens are needed to measure a speed, got -n {self.n_tokens}")
+        check(self.repeat >= 1, f"--repeat must be at least 1, got {self.repeat}")

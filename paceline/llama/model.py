@@ -125,6 +125,7 @@ class Model:
         raw = c.llama_model_default_params()
         raw.n_gpu_layers = params.n_gpu_layers
         raw.load_mode = params.use_mmap + 2 * params.use_mlock
+        raw.vocab_only = params.vocab_only
         raw.progress_callback = c.llama_progress_callback(report)
         log.clear()
         handle = c.llama_model_load_from_file(str(params.path).encode(), raw)

@@ -40,9 +40,10 @@ def test_json_is_one_object_and_drafting_changes_no_token(
     models: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("-m", target, "-p", "the cat", "-n", "30", "--temp", "0", "--exact", "--json")
-    assert run(*words) == 0
+    assert run(*words, "--spec-type", "none") == 0
     plain = json.loads(capsys.readouterr().out)
-    assert run(*words, "-md", target, "--draft-max", "4", "--draft-p-min", "0") == 0
+    literally = ("--spec-policy", "fixed", "--spec-type", "draft-simple", "--draft-max", "4", "--draft-p-min", "0")
+    assert run(*words, "-md", target, *literally) == 0
     drafted = json.loads(capsys.readouterr().out)
     assert drafted["tokens"] == plain["tokens"]
     assert drafted["text"] == plain["text"]
@@ -105,3 +106,21 @@ def test_bad_files_end_in_one_line(
     for words, part in cases:
         assert run(*words) == 2, words
         assert part in error_of(capsys), words
+
+
+def test_a_static_cache_is_built_from_text_and_used(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.txt").write_text("the cat and the dog and the cat " * 20)
+    cache = tmp_path / "static.bin"
+    assert main(["lookup-create", "-m", target, "-o", str(cache), str(tmp_path / "corpus.txt")]) == 0
+    capsys.readouterr()
+    dynamic = tmp_path / "dynamic.bin"
+    words = ("-m", target, "-p", "the cat", "-n", "20", "--temp", "0", "--json", "--spec-policy", "fixed")
+    assert run(*words, "--spec-type", "ngram-cache", "-lcs", str(cache), "-lcd", str(dynamic)) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [s["name"] for s in answer["statistics"]] == ["ngram-cache"]
+    assert dynamic.stat().st_size > 0
+    cache.write_bytes(b"broken")
+    assert run(*words, "--spec-type", "ngram-cache", "-lcs", str(cache)) == 2
+    assert "static.bin" in error_of(capsys)

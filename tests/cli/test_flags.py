@@ -25,7 +25,6 @@ PLANNED = {
     "model.tensor_split",
     "model.main_gpu",
     "draft.devices",
-    "engine.spec_policy",
     "drafters.draft_model.replace",
     *(
         f"drafters.{name}.{size}"
@@ -119,7 +118,7 @@ def test_the_longest_seed_line_means_what_it_says() -> None:
     assert settings.draft_context.n_threads == 64
     assert settings.engine.drafters.draft_model.window == 98304
     assert settings.engine.drafters.draft_model.n_batch == 4096
-    assert settings.engine.spec_types == ("draft-simple",)
+    assert settings.engine.spec_types == ("grammar", "suffix", "draft-simple")
     assert build.sampling(parsed).seed == 3407
     assert any("--merge-qkv" in warning for warning in parsed.warnings)
 
@@ -243,8 +242,9 @@ def test_types_are_kept_once_and_a_draft_model_joins_in() -> None:
     def types(line: str) -> tuple[str, ...]:
         return build.settings(run(f"-m m.gguf {line}")).engine.spec_types
 
-    assert types("") == ()
-    assert types("-md d.gguf") == ("draft-simple",)
+    assert types("") == ("grammar", "suffix")
+    assert types("-md d.gguf") == ("grammar", "suffix", "draft-simple")
+    assert types("--spec-type none") == ()
     assert types("--spec-type ngram-simple,ngram-mod --spec-default -md d.gguf") == (
         "ngram-simple",
         "ngram-mod",
@@ -325,3 +325,9 @@ def test_slots_may_be_left_to_us() -> None:
 
 def test_serve_knows_its_own_flags() -> None:
     assert serve("--host 0.0.0.0 --port 8080 --api-key a,b -a name --no-webui --metrics")
+
+
+def test_the_policy_is_auto_unless_told_otherwise() -> None:
+    assert build.settings(run("-m m.gguf")).engine.spec_policy == "auto"
+    assert build.settings(run("-m m.gguf --spec-policy fixed")).engine.spec_policy == "fixed"
+    assert "none of auto, fixed" in refusal("--spec-policy sometimes")

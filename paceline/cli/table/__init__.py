@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.cli.table import context, drafters, ignored, model, output, sampling, server, speculation
+from paceline.cli.table import bench, context, drafters, ignored, model, output, sampling, server, speculation
 
 TABLE = (
     *output.ROWS,
+    *bench.ROWS,
     *model.ROWS,
     *context.ROWS,
     *sampling.ROWS,

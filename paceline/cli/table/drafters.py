@@ -96,4 +96,27 @@ CACHE = [
     ),
 ]
 
-ROWS = rows("n-gram drafters", EVERY, [*ALL_AT_ONCE, *(flag for d in SIZED for flag in sized(d)), *MOD, *CACHE])
+SUFFIX = [
+    Flag(
+        names="--spec-suffix-n-max",
+        sets="drafters.suffix.n_max",
+        kind=Kind.INT,
+        help="suffix: the most tokens in a draft",
+    ),
+    Flag(
+        names="--spec-suffix-p-min",
+        sets="drafters.suffix.p_min",
+        kind=Kind.FLOAT,
+        help="suffix: a draft ends where its chance as a whole falls under this",
+    ),
+    Flag(
+        names="--spec-suffix-n-shared",
+        sets="drafters.suffix.n_shared",
+        kind=Kind.INT,
+        help="suffix: tokens of earlier answers kept for everybody; 0 looks at the request's own text only",
+    ),
+]
+
+ROWS = rows("suffix drafter", EVERY, SUFFIX) + rows(
+    "n-gram drafters", EVERY, [*ALL_AT_ONCE, *(flag for d in SIZED for flag in sized(d)), *MOD, *CACHE]
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, RUN, Flag, Kind, rows
+from paceline.cli.flag import EVERY, RUN, WRITING, Flag, Kind, rows
 
 PROMPT = [
     Flag(
@@ -51,7 +51,7 @@ PROMPT = [
         sets="request.n_predict",
         kind=Kind.INT,
         env="LLAMA_ARG_N_PREDICT",
-        commands=EVERY,
+        commands=WRITING,
         help="stop after N tokens; -1 goes on until the model or the context ends",
     ),
     Flag(
@@ -61,14 +61,14 @@ PROMPT = [
         metavar="TEXT",
         convert=values.one,
         grows=True,
-        commands=("run", "serve"),
+        commands=WRITING,
         help="stop as soon as this text appears (it is not printed); may be given several times",
     ),
     Flag(
         names="-e --escape",
         off="--no-escape",
         sets="request.escape",
-        commands=("run", "serve"),
+        commands=WRITING,
         help=r"read \n, \t, \xHH and the like in -p, -sys and -r as the character they stand for",
     ),
 ]

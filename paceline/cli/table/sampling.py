@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, Flag, Kind, rows
+from paceline.cli.flag import EVERY, WRITING, Flag, Kind, rows
 
 
 def number(names: str, field: str, help: str, env: str = "") -> Flag:
@@ -14,7 +14,7 @@ def count(names: str, field: str, help: str, env: str = "") -> Flag:
     return Flag(names=names, sets=f"sampling.{field}", kind=Kind.INT, env=env, help=help)
 
 
-COMMON = [
+DRAW = [
     number(
         "--temp --temperature",
         "temperature",
@@ -29,6 +29,9 @@ COMMON = [
         default="random",
         help="the same seed and prompt give the same text, whatever drafts; -1 = another one each time",
     ),
+]
+
+COMMON = [
     count("--top-k", "top_k", "draw among the K likeliest tokens only; 0 = all", "LLAMA_ARG_TOP_K"),
     number("--top-p", "top_p", "draw among the likeliest tokens that make up this share; 1 = all", "LLAMA_ARG_TOP_P"),
     number("--min-p", "min_p", "drop tokens less likely than this share of the likeliest; 0 = none", "LLAMA_ARG_MIN_P"),
@@ -135,4 +138,9 @@ GRAMMAR = [
     ),
 ]
 
-ROWS = rows("grammar", EVERY, GRAMMAR) + rows("sampling", EVERY, COMMON) + rows("penalties", EVERY, PENALTIES)
+ROWS = (
+    rows("grammar", WRITING, GRAMMAR)
+    + rows("sampling", WRITING, DRAW)
+    + rows("sampling", EVERY, COMMON)
+    + rows("penalties", EVERY, PENALTIES)
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, Flag, Kind, rows
+from paceline.cli.flag import EVERY, WRITING, Flag, Kind, rows
 
 CHOICE = [
     Flag(
@@ -13,7 +13,7 @@ CHOICE = [
         grows=True,
         env="LLAMA_ARG_SPEC_TYPE",
         metavar="A,B",
-        default="none; draft-simple with -md",
+        default="grammar,suffix; draft-simple too with -md",
         help="the drafters to use, such as ngram-simple; none = no speculation at all, not even with -md",
     ),
     Flag(
@@ -29,6 +29,7 @@ CHOICE = [
         sets="engine.spec_policy",
         kind=Kind.CHOICE,
         choices=("auto", "fixed"),
+        commands=WRITING,
         help="auto drafts as much as pays on this machine; fixed takes your limits literally",
     ),
     Flag(

@@ -1,0 +1,48 @@
+"""A drafter that knows the answer: what the engine could gain on this machine if every guess were right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.drafters.base import Ask, Draft
+
+N_MAX = 64
+
+
+class Oracle:
+    """Is told each prompt's answer before it is asked. Where the text parts from it, it falls silent."""
+
+    name = "oracle"
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[int, ...], list[int]] = {}
+        self._running: dict[int, tuple[int, list[int]]] = {}
+
+    def learn(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
+        self._answers[tuple(prompt)] = list(answer)
+
+    def forget(self) -> None:
+        self._answers.clear()
+
+    def begin(self, seq: int, tokens: Sequence[int]) -> None:
+        self._running[seq] = len(tokens), self._answers.get(tuple(tokens), [])
+
+    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
+        return [self._draft(ask) for ask in asks]
+
+    def _draft(self, ask: Ask) -> Draft:
+        n_prompt, answer = self._running.get(ask.seq, (len(ask.tokens), []))
+        said = [*ask.tokens[n_prompt:], *ask.ahead]
+        if answer[: len(said)] != said:
+            return Draft(source=self.name)
+        tokens = answer[len(said) :][: min(ask.n_max, N_MAX)]
+        return Draft(tokens, self.name, [1.0] * len(tokens))
+
+    def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
+        """Nothing to learn."""
+
+    def end(self, seq: int, tokens: Sequence[int]) -> None:
+        self._running.pop(seq, None)
+
+    def close(self) -> None:
+        self._running.clear()

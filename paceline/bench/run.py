@@ -1,0 +1,203 @@
+"""The measuring itself: every method runs every job, one right after the other in one process, taking turns to start.
+
+A busy or throttled machine then slows all methods alike. Speeds are tokens per second of generation, never whole
+times: outside --exact, texts may part at near-ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Protocol, TypeVar
+
+from paceline.bench.jobs import Job
+from paceline.bench.methods import ORACLE, Method
+from paceline.bench.oracle import Oracle
+from paceline.config import SamplingParams, Settings
+from paceline.engine.request import Timings
+from paceline.errors import DecodeError, RequestError
+from paceline.library import Engine, Generation
+
+WARM_UP = "Count from one to twenty, then write a short poem about the sea."
+N_WARM_UP = 24
+N_REHEARSALS = 2
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One method's run of one job: the tokens and steps that fall within its seconds. `error` says why it has none."""
+
+    method: str
+    category: str
+    job: int
+    repeat: int
+    n_tokens: int = 0
+    seconds: float = 0.0
+    n_steps: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    texts: tuple[tuple[int, ...], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure. `seconds` ends it early, after a whole job, once that much time is spent."""
+
+    methods: tuple[Method, ...]
+    jobs: tuple[Job, ...]
+    n_tokens: int
+    sampling: SamplingParams
+    n_repeats: int = 1
+    seconds: float = float("inf")
+
+    def __len__(self) -> int:
+        return len(self.methods) * len(self.jobs) * self.n_repeats
+
+    def sampling_of(self, job: Job, repeat: int) -> SamplingParams:
+        """The same for every method, another for every job and repeat."""
+        return replace(self.sampling, ignore_eos=True, seed=self.sampling.seed + job.number + 10_007 * repeat)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one prompt's generation came to."""
+
+    tokens: tuple[int, ...]
+    timings: Timings
+
+
+class Contender(Protocol):
+    """One method, ready to run jobs: the seam a fake fits into."""
+
+    def warm_up(self) -> None: ...
+    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]: ...
+    def close(self) -> None: ...
+
+
+def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Iterator[Sample]:
+    """Samples as they come. Each repeat starts with fresh engines: drafters remember the answers they have seen."""
+    deadline = perf_counter() + plan.seconds
+    for repeat in range(plan.n_repeats):
+        with ExitStack() as stack:
+            contenders: dict[str, Contender] = {}
+            for method in plan.methods:
+                contenders[method.name] = contender = open_contender(method)
+                stack.callback(contender.close)
+                contender.warm_up()
+            for turn, job in enumerate(plan.jobs):
+                yield from run_job(plan, contenders, job, repeat, turn)
+                if perf_counter() > deadline:
+                    return
+
+
+def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: int, turn: int) -> Iterator[Sample]:
+    for method in rotated(plan.methods, turn + repeat):
+        name = method.name
+        try:
+            answers, wall = contenders[name].measure(job, plan.n_tokens, plan.sampling_of(job, repeat))
+        except (RequestError, DecodeError) as error:
+            yield Sample(name, job.category, job.number, repeat, error=str(error))
+        else:
+            yield sample(name, job, repeat, answers, wall)
+
+
+def rotated(items: Sequence[Item], turn: int) -> list[Item]:
+    """Nobody is always first."""
+    n = turn % len(items)
+    return [*items[n:], *items[:n]]
+
+
+def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], wall: float) -> Sample:
+    """A single prompt's clock starts at its first token; several at once count from start to end of all."""
+    timings = [answer.timings for answer in answers]
+    alone = len(answers) == 1
+    n_first = -1 if alone else 0
+    return Sample(
+        method,
+        job.category,
+        job.number,
+        repeat,
+        n_tokens=sum(t.predicted_n + n_first for t in timings),
+        seconds=timings[0].predicted_ms / 1e3 if alone else wall,
+        n_steps=sum(t.n_steps + 1 + n_first for t in timings),
+        n_drafted=sum(t.draft_n for t in timings),
+        n_accepted=sum(t.draft_n_accepted for t in timings),
+        texts=tuple(answer.tokens for answer in answers),
+    )
+
+
+def opener(base: Settings) -> Callable[[Method], Contender]:
+    """Engines for methods, all on the same settings otherwise."""
+
+    def open_contender(method: Method) -> Contender:
+        settings = method.settings(base)
+        if method.name != ORACLE:
+            return Runner(Engine.from_settings(settings))
+        oracle = Oracle()
+        return OracleRunner(Engine.from_settings(settings, drafters=[oracle]), oracle)
+
+    return open_contender
+
+
+class Runner:
+    """An engine with the settings of one method."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def warm_up(self) -> None:
+        prompt = tuple(self.engine.tokenize(WARM_UP))
+        self.together([prompt] * self.engine.n_slots, N_WARM_UP, SamplingParams(temperature=0, ignore_eos=True))
+
+    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
+        if len(job.prompts) > 1:
+            self.together(job.prompts, 1, sampling)  # reads the prompts, so that the clock sees generation alone
+        start = perf_counter()
+        answers = self.together(job.prompts, n_tokens, sampling)
+        return answers, perf_counter() - start
+
+    def together(
+        self, prompts: Sequence[tuple[int, ...]], n_tokens: int, sampling: SamplingParams, **options: Any
+    ) -> list[Answer]:
+        started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling, **options) for p in prompts]
+        return [answer_of(generation) for generation in started]
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class OracleRunner(Runner):
+    """Runs every job without drafts first, to tell the oracle.
+
+    Batches of another size may compute near-ties another way; where that is so it rehearses: what comes out with the
+    oracle's drafts is what it has to know.
+    """
+
+    def __init__(self, engine: Engine, oracle: Oracle) -> None:
+        super().__init__(engine)
+        self.oracle = oracle
+
+    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
+        known = self.study(job, n_tokens, sampling, speculative={"types": ()})
+        for _ in range(0 if self.engine.settings.engine.exact else N_REHEARSALS):
+            before, known = known, self.study(job, n_tokens, sampling)
+            if known == before:
+                break
+        return super().measure(job, n_tokens, sampling)
+
+    def study(self, job: Job, n_tokens: int, sampling: SamplingParams, **options: Any) -> list[tuple[int, ...]]:
+        answers = [answer.tokens for answer in self.together(job.prompts, n_tokens, sampling, **options)]
+        self.oracle.forget()
+        for prompt, answer in zip(job.prompts, answers, strict=True):
+            self.oracle.learn(prompt, answer)
+        return answers
+
+
+def answer_of(generation: Generation) -> Answer:
+    tokens = tuple(piece.token.id for chunk in generation for piece in chunk.pieces)
+    assert generation.finish
+    return Answer(tokens, generation.finish.timings)

@@ -1,0 +1,85 @@
+"""The application: routes, middleware, static files, put together around one service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from paceline import __version__
+from paceline.server import errors, native, openai
+from paceline.server.middleware import ApiKey, BodyLimit
+from paceline.server.service import Service
+
+WEB = Path(__file__).parent / "web"
+
+
+def create_app(service: Service) -> FastAPI:
+    """Ready to be served. The service is closed when the application ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.cancel_all()
+        await asyncio.to_thread(service.close)
+
+    params = service.params
+    app = FastAPI(title="paceline", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    errors.install(app)
+    app.include_router(native.routes(service), prefix=params.api_prefix)
+    app.include_router(openai.routes(service), prefix=params.api_prefix)
+    folder = static_folder(service)
+    public = Public(params.api_prefix, folder)
+    if folder:
+        app.router.routes.append(Files(params.api_prefix, folder, public))
+    app.add_middleware(BodyLimit, n_max=params.max_body)
+    app.add_middleware(ApiKey, keys=params.keys(), is_public=public)
+    app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+    return app
+
+
+def static_folder(service: Service) -> Path | None:
+    if service.params.static_path is not None:
+        return Path(service.params.static_path)
+    return WEB if service.params.webui and WEB.is_dir() else None
+
+
+class Files(Mount):
+    """The files of a folder, and no opinion on any other address."""
+
+    def __init__(self, prefix: str, folder: Path, public: Public) -> None:
+        super().__init__(prefix or "/", StaticFiles(directory=folder, html=True), name="web")
+        self._public = public
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or not self._public.is_file(scope["path"]):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+class Public:
+    """What needs no key: health, and files that exist in the static folder."""
+
+    def __init__(self, prefix: str, folder: Path | None) -> None:
+        self._health = {f"{prefix}/health", f"{prefix}/v1/health"}
+        self._prefix = prefix
+        self._folder = folder.resolve() if folder else None
+
+    def __call__(self, path: str) -> bool:
+        return path in self._health or self.is_file(path)
+
+    def is_file(self, path: str) -> bool:
+        if self._folder is None or not path.startswith(f"{self._prefix}/"):
+            return False
+        name = path.removeprefix(f"{self._prefix}/") or "index.html"
+        if "\0" in name:
+            return False
+        file = (self._folder / name).resolve()
+        return file.is_relative_to(self._folder) and file.is_file()

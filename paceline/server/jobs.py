@@ -1,0 +1,185 @@
+"""From a request's body to a `Job`: everything the engine needs, checked. Runs on a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from paceline.config import SamplingParams, SpeculativeParams
+from paceline.errors import ConfigError, PromptError
+from paceline.library import Engine, with_overrides
+from paceline.server.errors import ApiError
+from paceline.server.schema import Prompt, PromptObject, SamplingBody
+from paceline.text.grammar import Grammar
+
+RANDOM_SEED = 2**32 - 1
+SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "top_nsigma": "top_n_sigma"}
+SAMPLING_FIELDS = {f.name for f in fields(SamplingParams)} - {"logit_bias", "seed", "samplers", "dry_sequence_breakers"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a request gets that does not say otherwise: the command line's choices."""
+
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    cache_prompt: bool = True
+    grammar: str | None = None
+    json_schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One text to write."""
+
+    prompt: list[int]
+    sampling: SamplingParams
+    speculative: SpeculativeParams
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    n_logprobs: int | None = None
+    grammar: Grammar | None = None
+    cache_prompt: bool = True
+    slot: int | None = None
+    t_max_predict_ms: int = 0
+    timings_per_token: bool = False
+    stream: bool = False
+
+    def numbered(self, index: int) -> Job:
+        """The same for another choice: with a seed given, each has its own."""
+        if index == 0 or self.sampling.seed == -1:
+            return self
+        return replace(self, sampling=replace(self.sampling, seed=(self.sampling.seed + index) % 2**64))
+
+    def placement(self) -> dict[str, Any]:
+        """Where to run, as far as it is not the engine's own choice."""
+        given = {"cache_prompt": None if self.cache_prompt else False, "slot": self.slot}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def job_of(engine: Engine, body: SamplingBody, prompt: list[int], defaults: Defaults) -> Job:
+    """The part all kinds of requests share; callers add grammar and logprobs."""
+    return Job(
+        prompt=prompt,
+        sampling=sampling_of(engine, body, defaults.sampling),
+        speculative=speculative_of(engine, body),
+        max_tokens=max_tokens_of(body, defaults.max_tokens),
+        stop=stops_of(body, defaults.stop),
+        cache_prompt=defaults.cache_prompt if body.cache_prompt is None else body.cache_prompt,
+        slot=None if body.id_slot in (None, -1) else body.id_slot,
+        t_max_predict_ms=max(0, body.t_max_predict_ms or 0),
+        timings_per_token=bool(body.timings_per_token),
+        stream=bool(body.stream),
+    )
+
+
+def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> SamplingParams:
+    given = {name: value for name in SAMPLING_FIELDS if (value := getattr(body, name, None)) is not None}
+    if body.seed is not None:
+        given["seed"] = -1 if body.seed == RANDOM_SEED else body.seed
+    if body.samplers is not None:
+        given["samplers"] = tuple(SAMPLER_NAMES.get(name, name) for name in body.samplers)
+    if body.dry_sequence_breakers is not None:
+        given["dry_sequence_breakers"] = tuple(map(utf8, body.dry_sequence_breakers))
+    if body.logit_bias is not None:
+        given["logit_bias"] = logit_bias_of(engine, body.logit_bias)
+    return with_overrides(default, given)
+
+
+def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[Any]]) -> dict[int, float]:
+    """{"15043": 1.5}, [[15043, 1.5]], [["Hello", false]]: a text means each of its tokens, false means never."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    bias: dict[int, float] = {}
+    for key, value in pairs:
+        if value is True or isinstance(value, str):
+            raise ConfigError("logit_bias takes a number, or false for never")
+        if isinstance(key, float | bool):
+            raise ConfigError("logit_bias takes a token id or a text, and then a number")
+        for token in biased_tokens(engine, key):
+            bias[token] = float("-inf") if value is False else float(value)
+    return bias
+
+
+def biased_tokens(engine: Engine, key: int | str) -> Sequence[int]:
+    if isinstance(key, str) and not key.strip().isdecimal():
+        return engine.vocab.tokenize(key, special=False, parse_special=True)
+    if len(str(key)) > 10 or not 0 <= int(key) < engine.vocab.n_tokens:
+        raise ConfigError(f"logit_bias has token {key}; the vocabulary has {engine.vocab.n_tokens}")
+    return [int(key)]
+
+
+def speculative_of(engine: Engine, body: SamplingBody) -> SpeculativeParams:
+    """Both ways to write it: {"speculative": {"n_max": 4}} and {"speculative.n_max": 4}, which wins."""
+    nested = body.speculative.model_dump(exclude_none=True) if body.speculative else {}
+    flat = {name: getattr(body, f"speculative_{name}") for name in ("n_max", "n_min", "p_min", "types")}
+    given: dict[str, Any] = nested | {name: value for name, value in flat.items() if value is not None}
+    if "types" in given:
+        given["types"] = types_of(given["types"])
+    return with_overrides(engine.settings.engine.speculative, given)
+
+
+def types_of(given: str | list[str]) -> tuple[str, ...]:
+    names = given.split(",") if isinstance(given, str) else given
+    return tuple(name.strip() for name in names if name.strip() and name.strip() != "none")
+
+
+def max_tokens_of(body: SamplingBody, default: int | None) -> int | None:
+    """OpenAI's new name, its old one, llama-server's; -1 is no limit."""
+    for value in (body.max_completion_tokens, body.max_tokens, body.n_predict):
+        if value is not None:
+            return None if value < 0 else value
+    return default
+
+
+def stops_of(body: SamplingBody, default: tuple[str, ...]) -> tuple[str, ...]:
+    if body.stop is None:
+        return default
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop
+    return tuple(utf8(stop) for stop in stops if stop)
+
+
+def utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PromptError("a text holds half of a surrogate pair, which is not valid Unicode") from None
+    return text
+
+
+# -- prompts
+
+
+def prompts_of(engine: Engine, prompt: Prompt) -> list[list[int]]:
+    """One prompt or several, each a text, a list of tokens, or a mixture."""
+    if not isinstance(prompt, list):
+        return [tokens_of(engine, [prompt])]
+    if any(isinstance(item, list) for item in prompt) or all(isinstance(item, str | PromptObject) for item in prompt):
+        prompts = [tokens_of(engine, item if isinstance(item, list) else [item]) for item in prompt]
+    else:
+        prompts = [tokens_of(engine, prompt)]
+    if not prompts:
+        raise PromptError("the prompt is an empty list")
+    return prompts
+
+
+def tokens_of(engine: Engine, parts: Sequence[Any]) -> list[int]:
+    """Texts and tokens in a row; what the model wants before a text comes before the first part only."""
+    tokens: list[int] = []
+    for i, part in enumerate(parts):
+        if isinstance(part, PromptObject):
+            part = part.prompt_string
+        if isinstance(part, str):
+            tokens += engine.vocab.tokenize(part, special=i == 0, parse_special=True)
+        elif isinstance(part, int):
+            tokens.append(part)
+        else:
+            raise PromptError("a prompt is text, or a list of texts and token ids")
+    return tokens
+
+
+def check_model(name: str | None, known: Sequence[str]) -> None:
+    if name and name not in known:
+        message = f"there is no model {name!r} here; this server has {known[0]!r}"
+        raise ApiError(404, message, "not_found_error", param="model", extra={"code": "model_not_found"})

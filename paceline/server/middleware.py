@@ -1,0 +1,93 @@
+"""What stands before every route: the key, the size of a body, its kind. Plain ASGI, so that streams stay streams."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paceline.server.errors import ApiError
+
+REFUSAL = ApiError(401, "Invalid API Key: send Authorization: Bearer KEY", "authentication_error")
+
+
+class ApiKey:
+    """Lets those in who show a key, and everyone to what is public. Compares in constant time, all keys each time."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str], is_public: Callable[[str], bool]) -> None:
+        self.app = app
+        self._digests = [digest(key.encode()) for key in keys]
+        self._is_public = is_public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._digests and not self._may_pass(scope):
+            await REFUSAL.reply()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _may_pass(self, scope: Scope) -> bool:
+        if scope["method"] == "OPTIONS" or self._is_public(scope["path"]):
+            return True
+        shown = digest(shown_key(scope))
+        return sum(hmac.compare_digest(shown, known) for known in self._digests) > 0
+
+
+def shown_key(scope: Scope) -> bytes:
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+
+
+def digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class BodyLimit:
+    """Refuses bodies over a size, whether announced or not. Takes every body for JSON, as llama-server does."""
+
+    def __init__(self, app: ASGIApp, n_max: int) -> None:
+        self.app = app
+        self.n_max = n_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self.app(scope, receive, send)
+            return
+        headers = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+        announced = dict(headers).get(b"content-length", b"0")
+        if announced.isdigit() and int(announced) > self.n_max:
+            await self._refusal().reply()(scope, receive, send)
+            return
+        body = await self._whole(receive)
+        if body is None:
+            await self._refusal().reply()(scope, receive, send)
+            return
+        scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
+        await self.app(scope, replayed(body, receive), send)
+
+    async def _whole(self, receive: Receive) -> bytes | None:
+        """The body, or None as soon as it is too large."""
+        parts, n = [], 0
+        while True:
+            message = await receive()
+            parts.append(message.get("body", b""))
+            n += len(parts[-1])
+            if n > self.n_max:
+                return None
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _refusal(self) -> ApiError:
+        return ApiError(413, f"the request is larger than {self.n_max} bytes; send less, or raise --max-body")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """The body in one message, then whatever comes: the client's leaving."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again

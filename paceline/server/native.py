@@ -1,0 +1,202 @@
+"""llama-server's own API: health, properties, slots, completion, infill, tokens, metrics. Its names, its shapes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from paceline.errors import ConfigError, PromptError
+from paceline.server import chat, slots
+from paceline.server.errors import Json, not_supported, unavailable
+from paceline.server.jobs import Job, check_model, job_of, prompts_of, utf8
+from paceline.server.native_reply import NativeStream, Wishes, settings_json
+from paceline.server.openai import send
+from paceline.server.reply import BUILD
+from paceline.server.schema import (
+    MAX_CHOICES,
+    DetokenizeBody,
+    InfillBody,
+    NativeBody,
+    SlotFileBody,
+    TemplateBody,
+    TokenizeBody,
+)
+from paceline.server.service import Service
+from paceline.text.infill import File, infill_prompt, spelling_for
+
+SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
+
+
+def routes(service: Service) -> APIRouter:
+    router = APIRouter(tags=["llama-server"])
+
+    @router.get("/health")
+    @router.get("/v1/health", include_in_schema=False)
+    async def health() -> Response:
+        assert service.engine
+        return Json({"status": "ok"})
+
+    @router.get("/props")
+    async def props() -> Response:
+        return Json(props_json(service))
+
+    @router.post("/props")
+    async def set_props() -> Response:
+        if not service.params.props:
+            raise not_supported("properties cannot be changed; start the server with --props")
+        return Json({"success": True})
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        if not service.params.metrics:
+            raise not_supported("this server keeps no metrics; start it with --metrics")
+        return Response(service.metrics.text(service), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/paceline/stats", tags=["paceline"])
+    async def stats() -> Response:
+        return Json(slots.stats_json(service))
+
+    add_completion(router, service)
+    add_tokens(router, service)
+    add_slots(router, service)
+    return router
+
+
+def add_completion(router: APIRouter, service: Service) -> None:
+    @router.post("/completion")
+    @router.post("/completions", include_in_schema=False)
+    async def completion(request: Request, body: NativeBody) -> Response:
+        jobs, wishes = await asyncio.to_thread(native_jobs, service, body)
+        return await answer(request, jobs, wishes)
+
+    @router.post("/infill")
+    async def infill(request: Request, body: InfillBody) -> Response:
+        jobs, wishes = await asyncio.to_thread(infill_jobs, service, body)
+        return await answer(request, jobs, wishes)
+
+    async def answer(request: Request, jobs: list[Job], wishes: Wishes) -> Response:
+        runnings = service.start(jobs)
+        engine = service.engine
+        reply = NativeStream(service.model_name, engine.vocab, engine.n_ctx, runnings, wishes)
+        return await send(request, reply, stream=jobs[0].stream)
+
+
+def add_tokens(router: APIRouter, service: Service) -> None:
+    @router.post("/tokenize")
+    def tokenize(body: TokenizeBody) -> Response:
+        vocab = service.engine.vocab
+        tokens = vocab.tokenize(utf8(body.content), special=body.add_special, parse_special=body.parse_special)
+        if not body.with_pieces:
+            return Json({"tokens": tokens})
+        return Json({"tokens": [{"id": t, "piece": piece_json(vocab.render(t, special=True))} for t in tokens]})
+
+    @router.post("/detokenize")
+    def detokenize(body: DetokenizeBody) -> Response:
+        vocab = service.engine.vocab
+        if not all(0 <= token < vocab.n_tokens for token in body.tokens):
+            raise PromptError(f"token ids go from 0 to {vocab.n_tokens - 1}")
+        data = b"".join(vocab.render(token, special=True) for token in body.tokens)
+        return Json({"content": data.decode(errors="replace")})
+
+    @router.post("/apply-template")
+    def apply_template(body: TemplateBody) -> Response:
+        return Json({"prompt": chat.converse(service.template, body, service.template_variables).prompt})
+
+
+def add_slots(router: APIRouter, service: Service) -> None:
+    @router.get("/slots")
+    async def list_slots(fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
+        if not service.params.slots:
+            raise not_supported("this server does not show its slots; start it without --no-slots")
+        listed = slots.slots_json(service)
+        if fail_on_no_slot and all(slot["is_processing"] for slot in listed):
+            raise unavailable("no slot available")
+        return Json(listed)
+
+    @router.post("/slots/{id_slot}")
+    def change_slot(
+        id_slot: SlotId, action: Literal["save", "restore", "erase"], body: SlotFileBody | None = None
+    ) -> Response:
+        if service.params.slot_save_path is None:
+            raise not_supported("this server does not touch slots; start it with --slot-save-path FOLDER")
+        if action == "erase":
+            return Json(slots.erase(service, id_slot))
+        if body is None:
+            raise ConfigError(f"to {action} a slot, give a filename")
+        work = slots.save if action == "save" else slots.restore
+        return Json(work(service, id_slot, body.filename))
+
+
+def native_jobs(service: Service, body: NativeBody) -> tuple[list[Job], Wishes]:
+    """Runs on a worker thread."""
+    engine = service.engine
+    check_model(body.model, service.model_names)
+    if body.post_sampling_probs:
+        raise not_supported("post_sampling_probs is not supported; probabilities come before sampling")
+    prompts, n = prompts_of(engine, body.prompt), body.n_cmpl or 1
+    if len(prompts) * n > MAX_CHOICES:
+        raise ConfigError(f"{len(prompts)} prompts of {n} texts are too many; {MAX_CHOICES} at once are allowed")
+    grammar = service.grammars.of(body)
+    n_logprobs = body.n_probs or None
+    jobs = [replace(job_of(engine, body, p, service.defaults), grammar=grammar, n_logprobs=n_logprobs) for p in prompts]
+    wishes = Wishes(
+        tokens=bool(body.return_tokens),
+        fields=tuple(body.response_fields or ()),
+        several=len(prompts) * n > 1 or (isinstance(body.prompt, list) and isinstance(body.prompt[0], list)),
+    )
+    return [job.numbered(index) for job in jobs for index in range(n)], wishes
+
+
+def infill_jobs(service: Service, body: InfillBody) -> tuple[list[Job], Wishes]:
+    vocab = service.engine.vocab
+    spelling = spelling_for(lambda text: len(vocab.tokenize(text, special=False, parse_special=True)) == 1)
+    if spelling is None:
+        raise not_supported("this model has no tokens for filling gaps; use /completion, or a code model")
+    if not isinstance(body.prompt, str):
+        raise PromptError("the prompt of /infill is a text, the start of the gap")
+    files = [File(file.filename, file.text) for file in body.input_extra or ()]
+    prompt = infill_prompt(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
+    return native_jobs(service, body.model_copy(update={"prompt": prompt}))
+
+
+def piece_json(piece: bytes) -> str | list[int]:
+    """Text where it is text, else its bytes."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
+
+
+def props_json(service: Service) -> dict[str, Any]:
+    engine, defaults = service.engine, service.defaults
+    job = Job(
+        prompt=[],
+        sampling=defaults.sampling,
+        speculative=engine.settings.engine.speculative,
+        max_tokens=defaults.max_tokens,
+        stop=defaults.stop,
+        cache_prompt=defaults.cache_prompt,
+    )
+    return {
+        "default_generation_settings": {"n_ctx": engine.n_ctx, "params": settings_json(job)},
+        "total_slots": engine.n_slots,
+        "model_alias": service.model_name,
+        "model_path": service.settings.model.path,
+        "chat_template": service.template.source,
+        "chat_template_caps": {},
+        "modalities": {"vision": False, "audio": False},
+        "bos_token": spelled(engine.vocab, engine.vocab.bos),
+        "eos_token": spelled(engine.vocab, engine.vocab.eos),
+        "build_info": BUILD,
+        "is_sleeping": False,
+        "speculative": {"types": [stats.name for stats in engine.drafter_stats()], **asdict(job.speculative)},
+    }
+
+
+def spelled(vocab: Any, token: int) -> str:
+    return str(vocab.render(token, special=True).decode(errors="replace")) if token >= 0 else ""

@@ -1,0 +1,96 @@
+"""The server's own settings: where it listens, who may ask, what it shows. Names and defaults are llama-server's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.config import check, check_range
+from paceline.errors import ConfigError
+
+REASONING_FORMATS = ("auto", "none", "deepseek", "deepseek-legacy")
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerParams:
+    """Everything about serving that is not about the model."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    api_keys: tuple[str, ...] = ()
+    api_key_file: str | None = None
+    ssl_key_file: str | None = None
+    ssl_cert_file: str | None = None
+    api_prefix: str = ""
+    timeout: int = 600
+    static_path: str | None = None
+    webui: bool = True
+    alias: str | None = None
+    metrics: bool = False
+    slots: bool = True
+    props: bool = False
+    slot_save_path: str | None = None
+    cache_prompt: bool = True
+    reasoning_format: str = "auto"
+    chat_template: str | None = None
+    chat_template_file: str | None = None
+    chat_template_kwargs: str = "{}"
+    max_body_mib: int = 32
+    grace: int = 10
+
+    def __post_init__(self) -> None:
+        check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
+        check_range("port", self.port, 0, 65535)
+        check_range("timeout", self.timeout, 1, 10**6)
+        check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
+        check_range("the seconds to finish answers at shutdown", self.grace, 0, 3600)
+        check(not self.api_prefix or self.api_prefix.startswith("/"), "an API prefix starts with /")
+        check(not self.api_prefix.endswith("/"), "an API prefix does not end with /")
+        both = bool(self.ssl_key_file) == bool(self.ssl_cert_file)
+        check(both, "https needs both --ssl-key-file and --ssl-cert-file")
+        names = ", ".join(REASONING_FORMATS)
+        check(self.reasoning_format in REASONING_FORMATS, f"reasoning format {self.reasoning_format!r}: {names}")
+        check(not (self.chat_template and self.chat_template_file), "two chat templates are given; which one is it?")
+        self.template_variables()
+        if self.slot_save_path is not None:
+            check(Path(self.slot_save_path).is_dir(), f"there is no folder {self.slot_save_path} to save slots in")
+
+    @property
+    def max_body(self) -> int:
+        return self.max_body_mib * MIB
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in (self.alias or "").split(",") if name.strip())
+
+    def keys(self) -> tuple[str, ...]:
+        """Those of the flag and those of the file."""
+        if self.api_key_file is None:
+            return self.api_keys
+        lines = read_file(self.api_key_file, "key file").splitlines()
+        return (*self.api_keys, *(line.strip() for line in lines if line.strip()))
+
+    def template(self) -> str | None:
+        """The chat template to use instead of the model's."""
+        if self.chat_template_file is not None:
+            return read_file(self.chat_template_file, "chat template")
+        return self.chat_template
+
+    def template_variables(self) -> dict[str, Any]:
+        """What every chat template gets beside the messages."""
+        try:
+            variables = json.loads(self.chat_template_kwargs)
+        except ValueError as error:
+            raise ConfigError(f"--chat-template-kwargs is not JSON: {error}") from None
+        check(isinstance(variables, dict), '--chat-template-kwargs is a JSON object, as in {"enable_thinking": false}')
+        return dict(variables)
+
+
+def read_file(path: str, what: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error}") from None

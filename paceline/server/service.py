@@ -1,0 +1,228 @@
+"""The engine behind the server: loads it in the background, starts requests, knows what runs. Nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from time import perf_counter
+
+from paceline.config import Settings
+from paceline.engine.request import Timings
+from paceline.engine.slot import Slot
+from paceline.errors import PacelineError, QueueFull
+from paceline.library import Chunk, Engine, Generation
+from paceline.server.errors import unavailable
+from paceline.server.grammars import Grammars
+from paceline.server.jobs import Defaults, Job
+from paceline.server.metrics import Metrics
+from paceline.server.params import ServerParams
+from paceline.text.chat import CHATML, ChatTemplate
+
+log = logging.getLogger("paceline")
+
+
+class Running:
+    """One job at work. `chunks()` is read once; leaving it early frees the slot at once."""
+
+    def __init__(self, service: Service, job: Job, generation: Generation) -> None:
+        self.service = service
+        self.job = job
+        self.generation = generation
+        self.id_slot = -1
+        self._last = perf_counter()
+        self._n_chunks = 0
+
+    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+        try:
+            async with aclosing(self.generation.__aiter__()) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    self._observe(chunk)
+                    yield chunk
+        finally:
+            self.service.leave(self)
+
+    def _observe(self, chunk: Chunk) -> None:
+        now = perf_counter()
+        if not self._n_chunks:
+            self.id_slot = slot.seq if (slot := self._slot()) else -1
+        self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
+        self._last = now
+        self._n_chunks += 1
+
+    def timings(self) -> Timings:
+        """So far, or at the end."""
+        if self.generation.finish:
+            return self.generation.finish.timings
+        slot = self._slot()
+        return slot.timings() if slot else Timings()
+
+    def _slot(self) -> Slot | None:
+        slots = self.service.engine.core.slots
+        return next((slot for slot in slots if slot.request is self.generation.request), None)
+
+
+class Service:
+    """One model and the requests it serves. Asynchronous parts run on one event loop; `load` on a thread of its own."""
+
+    def __init__(self, settings: Settings, params: ServerParams, defaults: Defaults | None = None) -> None:
+        self.settings = settings
+        self.params = params
+        self.defaults = defaults or Defaults(cache_prompt=params.cache_prompt)
+        self.template_variables = params.template_variables()
+        self.metrics = Metrics()
+        self.created = int(time.time())
+        self.progress = 0.0
+        self.error: Exception | None = None
+        self.grammars = Grammars(lambda: self.engine.grammars, self.defaults.grammar, self.defaults.json_schema)
+        self.running: set[Running] = set()
+        self._engine: Engine | None = None
+        self._template: ChatTemplate | None = None
+        self._closing = False
+        self._draining: set[asyncio.Task[None]] = set()
+
+    # -- loading
+
+    def load(self, on_progress: Callable[[float], None] | None = None) -> None:
+        """Blocks until the model is there; raises what went wrong, and remembers it for /health."""
+
+        def report(share: float) -> None:
+            self.progress = share
+            if on_progress:
+                on_progress(share)
+
+        try:
+            engine = Engine.from_settings(self.settings, report)
+            template = self._chosen_template(engine)
+        except Exception as error:
+            self.error = error
+            raise
+        self._template, self._engine, self.progress = template, engine, 1.0
+        if self._closing:
+            engine.close()
+
+    def load_in_background(self, load: Callable[[], None] | None = None) -> None:
+        """`load` may do more than the service's own, such as showing a bar."""
+
+        def work() -> None:
+            with suppress(PacelineError):
+                (load or self.load)()
+
+        threading.Thread(target=work, name="paceline-load", daemon=True).start()
+
+    def _chosen_template(self, engine: Engine) -> ChatTemplate:
+        given = self.params.template()
+        if given is None:
+            return engine.chat_template
+        vocab = engine.vocab
+        spelled = [vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos)]
+        return ChatTemplate(CHATML if given == "chatml" else given, *spelled)
+
+    @property
+    def ready(self) -> bool:
+        return self._engine is not None and not self._closing
+
+    @property
+    def engine(self) -> Engine:
+        if self._closing:
+            raise unavailable("the server is shutting down")
+        if self.error:
+            raise unavailable(f"the model could not be loaded: {self.error}", 60)
+        if self._engine is None:
+            raise unavailable("Loading model", status="loading model", progress=round(self.progress, 3))
+        return self._engine
+
+    @property
+    def template(self) -> ChatTemplate:
+        assert self.engine and self._template
+        return self._template
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What clients may call the model; the first is what it is called in replies."""
+        path = Path(self.settings.model.path)
+        return (*self.params.aliases, path.stem, path.name, str(path))
+
+    @property
+    def model_name(self) -> str:
+        return self.model_names[0]
+
+    # -- requests
+
+    def start(self, jobs: Sequence[Job]) -> list[Running]:
+        """All of them or none."""
+        started: list[Running] = []
+        try:
+            for job in jobs:
+                started += [self._start(job)]
+        except QueueFull as error:
+            self._give_up(started)
+            raise unavailable(str(error), self._seconds_until_free()) from error
+        except BaseException:
+            self._give_up(started)
+            raise
+        return started
+
+    def _start(self, job: Job) -> Running:
+        generation = self.engine.generate(
+            job.prompt,
+            max_tokens=job.max_tokens,
+            sampling=job.sampling,
+            stop=job.stop,
+            speculative=job.speculative,
+            logprobs=job.n_logprobs,
+            grammar=job.grammar,
+            **job.placement(),
+        )
+        running = Running(self, job, generation)
+        self.running.add(running)
+        return running
+
+    def _give_up(self, started: Sequence[Running]) -> None:
+        for running in started:
+            running.generation.cancel()
+            self.leave(running)
+
+    def leave(self, running: Running) -> None:
+        """Its reader is done. One that was cancelled is read to its end on the side, for the records."""
+        self.running.discard(running)
+        finish = running.generation.finish
+        if finish:
+            self.metrics.finished(finish.timings)
+            return
+        running.generation.cancel()
+        task = asyncio.get_running_loop().create_task(self._drain(running.generation))
+        self._draining.add(task)
+        task.add_done_callback(self._draining.discard)
+
+    async def _drain(self, generation: Generation) -> None:
+        with suppress(PacelineError):
+            async for _ in generation:
+                pass
+        if generation.finish:
+            self.metrics.finished(generation.finish.timings)
+
+    def _seconds_until_free(self) -> int:
+        """A guess: everyone who waits takes as long as those before did, side by side."""
+        engine = self.engine
+        rounds = (len(self.running) + 1) / max(1, engine.n_slots)
+        return max(1, min(60, round(rounds * self.metrics.mean_request_s)))
+
+    # -- the end
+
+    def stop_accepting(self) -> None:
+        self._closing = True
+
+    def cancel_all(self) -> None:
+        for running in list(self.running):
+            running.generation.cancel()
+
+    def close(self) -> None:
+        """Blocks until the engine's thread has ended."""
+        self._closing = True
+        if self._engine:
+            self._engine.close()

@@ -1,0 +1,77 @@
+"""Listening: a socket, uvicorn, and an orderly end. On SIGTERM or SIGINT answers get some seconds to finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from paceline.errors import ConfigError
+from paceline.server.app import create_app
+from paceline.server.params import ServerParams
+from paceline.server.service import Service
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LAST_SECONDS = 5
+
+
+def listen(params: ServerParams) -> socket.socket:
+    """The socket is bound before the model loads: a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in params.host else socket.AF_INET
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((params.host, params.port))
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot listen on {params.host} port {params.port}: {error.strerror or error}") from None
+    return sock
+
+
+def url(params: ServerParams, sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
+    return f"{'https' if params.ssl_cert_file else 'http'}://{host}:{port}{params.api_prefix}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn, ending our way: nobody new, some seconds for those at work, then their slots are taken."""
+
+    def __init__(self, service: Service) -> None:
+        params = service.params
+        config = uvicorn.Config(
+            create_app(service),
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=min(params.timeout, 75),
+            timeout_graceful_shutdown=params.grace + LAST_SECONDS,
+            ssl_keyfile=params.ssl_key_file,
+            ssl_certfile=params.ssl_cert_file,
+            lifespan="on",
+        )
+        super().__init__(config)
+        self.service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.stop_accepting()
+        asyncio.get_running_loop().call_later(self.service.params.grace, self.service.cancel_all)
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but a signal that was obeyed is not raised again: the exit code is 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before: dict[int, Any] = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

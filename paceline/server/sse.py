@@ -1,0 +1,88 @@
+"""Replies that a client may walk away from: watched for its leaving, never waited for when it stops reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import suppress
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from paceline.server.errors import api_error, encode
+
+DONE = b"data: [DONE]\n\n"
+STALL_S = 10.0
+Result = TypeVar("Result")
+
+
+def event(content: object) -> bytes:
+    return b"data: " + encode(content) + b"\n\n"
+
+
+class ClientGone(Exception):
+    """Nobody is there to hear the answer."""
+
+
+async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """The work's result; the work is cancelled when the client disconnects first."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.create_task(gone(request.receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        await ended(task, watch)
+
+
+async def gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def ended(*tasks: asyncio.Future[Result] | asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class EventStream(Response):
+    """Server-sent events. Ends when they do, when the client leaves, or when it has not read for a while."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None], stall_s: float = STALL_S) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._stall_s = stall_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pump = asyncio.create_task(self._pump(send))
+        watch = asyncio.create_task(gone(receive))
+        try:
+            await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await ended(pump, watch)
+            await self._events.aclose()
+
+    async def _pump(self, send: Send) -> None:
+        with suppress(TimeoutError, OSError):
+            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            try:
+                async for data in self._events:
+                    await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
+            except (TimeoutError, OSError):
+                raise
+            except Exception as error:
+                body = event(api_error(error).body())
+                await self._send(send, {"type": "http.response.body", "body": body, "more_body": True})
+            await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, message: dict[str, object]) -> None:
+        async with asyncio.timeout(self._stall_s):
+            await send(message)

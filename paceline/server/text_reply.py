@@ -1,0 +1,113 @@
+"""The answers of /v1/completions: chunks first, the whole reply a fold over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from paceline.library import Piece
+from paceline.llama.model import Vocab
+from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
+from paceline.server.service import Running
+from paceline.server.sse import DONE, event
+from paceline.server.steps import Step, steps
+
+
+class TextStream:
+    """One request's texts. `echoes` are put before each: the prompts, when the client wants them back."""
+
+    def __init__(
+        self,
+        model: str,
+        vocab: Vocab,
+        runnings: Sequence[Running],
+        echoes: Sequence[str],
+        *,
+        n_choices: int = 1,
+        include_usage: bool = False,
+    ) -> None:
+        self._vocab = vocab
+        self._runnings = runnings
+        self._echoes = list(echoes)
+        self._n_choices = n_choices
+        self._include_usage = include_usage
+        self._n_chars = [0] * len(runnings)
+        self._head = {
+            "id": new_id("cmpl"),
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model,
+            "system_fingerprint": BUILD,
+        }
+
+    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
+        async with aclosing(steps(self._runnings)) as stream:
+            async for step in stream:
+                yield self._chunk(step)
+        if self._include_usage:
+            yield {**self._head, "choices": [], "usage": usage_json(self._runnings, self._n_choices)}
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                yield event(chunk)
+        yield DONE
+
+    def _chunk(self, step: Step) -> dict[str, Any]:
+        echo, self._echoes[step.index] = self._echoes[step.index], ""
+        text = echo + step.text
+        self._n_chars[step.index] += len(echo)
+        running = self._runnings[step.index]
+        choice: dict[str, Any] = {"index": step.index, "text": text, "logprobs": None, "finish_reason": None}
+        if running.job.n_logprobs is not None and step.pieces:
+            choice["logprobs"] = self._logprobs(step.index, step.pieces)
+        self._n_chars[step.index] += len(step.text)
+        chunk = {**self._head, "choices": [choice]}
+        if step.finish:
+            choice["finish_reason"] = step.finish.reason
+            chunk["timings"] = timings_json(step.finish.timings)
+        elif running.job.timings_per_token:
+            chunk["timings"] = timings_json(running.timings())
+            chunk["paceline"] = pieces_json(step.pieces)
+        return chunk
+
+    def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        """OpenAI's four lists, and llama-server's one."""
+        content = logprobs_json(self._vocab, [piece for piece in pieces if piece.token.id not in self._vocab.eog])
+        offsets, at = [], self._n_chars[index]
+        for entry in content:
+            offsets.append(at)
+            at += len(entry["token"])
+        return {
+            "tokens": [entry["token"] for entry in content],
+            "token_logprobs": [entry["logprob"] for entry in content],
+            "top_logprobs": [{top["token"]: top["logprob"] for top in entry["top_logprobs"]} for entry in content],
+            "text_offset": offsets,
+            "content": content,
+        }
+
+    # -- the fold
+
+    async def whole(self) -> dict[str, Any]:
+        choices = [
+            {"index": index, "text": "", "logprobs": None, "finish_reason": None}
+            for index in range(len(self._runnings))
+        ]
+        timings: dict[str, Any] = {}
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                timings = chunk.get("timings", timings)
+                for choice in chunk["choices"]:
+                    add(choices[choice["index"]], choice)
+        usage = usage_json(self._runnings, self._n_choices)
+        return {**self._head, "choices": choices, "usage": usage, "timings": timings}
+
+
+def add(whole: dict[str, Any], part: dict[str, Any]) -> None:
+    whole["text"] += part["text"]
+    whole["finish_reason"] = part["finish_reason"] or whole["finish_reason"]
+    if part["logprobs"]:
+        before = whole["logprobs"] or {name: [] for name in part["logprobs"]}
+        whole["logprobs"] = {name: before[name] + part["logprobs"][name] for name in before}

@@ -1,0 +1,68 @@
+"""A real server on loopback, in a thread of the test's own process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from paceline.config import ContextParams, EngineParams, ModelParams, Settings
+from paceline.server.jobs import Defaults
+from paceline.server.params import ServerParams
+from paceline.server.service import Service
+from paceline.server.serving import Server, listen, url
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A running server, and a client for it."""
+
+    service: Service
+    url: str
+    http: httpx.Client
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return self.http.post(path, json=body)
+
+    def idle(self, seconds: float = 10.0) -> bool:
+        """Whether every slot is free, or becomes so."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not any(slot.busy for slot in self.service.engine.core.slots) and not len(
+                self.service.engine.core.queue
+            ):
+                return True
+            time.sleep(0.02)
+        return False
+
+
+def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, **engine: Any) -> Settings:
+    context = ContextParams(n_ctx=n_ctx, n_threads=2)
+    return Settings(model=ModelParams(path=model), context=context, engine=EngineParams(n_slots=n_slots, **engine))
+
+
+@contextmanager
+def live(
+    settings: Settings, params: ServerParams | None = None, defaults: Defaults | None = None, *, load: bool = True
+) -> Iterator[Live]:
+    params = params or ServerParams(port=0, metrics=True, grace=1)
+    service = Service(settings, params, defaults)
+    if load:
+        service.load()
+    server = Server(service)
+    with listen(params) as sock:
+        address = url(params, sock)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            with httpx.Client(base_url=address, timeout=60) as http:
+                yield Live(service, address, http)
+        finally:
+            server.should_exit = True
+            thread.join()
+            service.close()

@@ -1,0 +1,248 @@
+"""Keys, queues, clients that leave or stall, and the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.server.middleware import ApiKey
+from paceline.server.params import ServerParams
+from paceline.server.sse import EventStream
+from tests.server.live import Live, live, settings
+
+ENDLESS = {"prompt": "The cat", "n_predict": -1, "ignore_eos": True, "stream": True}
+
+
+@pytest.fixture(scope="module")
+def roomy(target: str) -> Iterator[Live]:
+    """One slot that takes a while to fill, and room for two to wait."""
+    with live(settings(target, n_ctx=60_000, n_slots=1, n_queue=2)) as server:
+        yield server
+
+
+# -- leaving
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions", "/v1/chat/completions"])
+def test_a_client_that_leaves_frees_its_slot_at_once(roomy: Live, path: str) -> None:
+    body = {**ENDLESS, "messages": [{"role": "user", "content": "Hi"}]}
+    with roomy.http.stream("POST", path, json=body) as response:
+        lines = response.iter_lines()
+        assert next(lines)
+        assert any(slot.busy for slot in roomy.service.engine.core.slots)
+    assert roomy.idle(2)
+    assert not roomy.service.running
+
+
+@pytest.mark.model
+def test_a_client_that_leaves_before_the_answer_frees_its_slot(roomy: Live) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        roomy.http.post("/completion", json={**ENDLESS, "stream": False}, timeout=0.3)
+    assert roomy.idle(2)
+
+
+@pytest.mark.model
+def test_a_client_that_leaves_the_queue_is_forgotten(roomy: Live) -> None:
+    with roomy.http.stream("POST", "/completion", json=ENDLESS) as response:
+        lines = response.iter_lines()
+        next(lines)
+        for stream in (True, False):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{roomy.url}/completion", json={**ENDLESS, "stream": stream}, timeout=0.3)
+        until = time.monotonic() + 5
+        while len(roomy.service.running) > 1 and time.monotonic() < until:
+            time.sleep(0.02)
+        assert len(roomy.service.running) == 1
+    assert roomy.idle(2)
+
+
+@pytest.mark.model
+def test_past_the_queue_clients_are_told_to_come_back(roomy: Live) -> None:
+    streams = [socket_post(roomy, "/completion") for _ in range(3)]
+    until = time.monotonic() + 5
+    while len(roomy.service.running) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    try:
+        reply = roomy.post("/completion", prompt="x")
+        assert reply.status_code == 503
+        assert int(reply.headers["retry-after"]) >= 1
+        assert "waiting already" in reply.json()["error"]["message"]
+        assert roomy.http.get("/slots?fail_on_no_slot=1").status_code == 503
+        assert roomy.http.get("/health").status_code == 200
+    finally:
+        for stream in streams:
+            stream.close()
+    assert roomy.idle(5)
+    assert roomy.post("/completion", prompt="x", n_predict=1).status_code == 200
+
+
+def socket_post(server: Live, path: str, n_receive: int = 0, **more: Any) -> socket.socket:
+    """A client that says what it wants and never reads."""
+    import json
+
+    sock = socket.socket()
+    if n_receive:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, n_receive)
+    host, port = server.url.removeprefix("http://").split(":")
+    sock.connect((host, int(port)))
+    body = json.dumps({**ENDLESS, **more}).encode()
+    sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    return sock
+
+
+@pytest.mark.model
+def test_a_client_that_stops_reading_does_not_slow_the_others(target: str) -> None:
+    with live(settings(target, n_ctx=60_000, n_slots=2)) as server:
+        stalled = socket_post(server, "/completion", 4096, n_probs=50, timings_per_token=True)
+        for _ in range(3):
+            assert server.post("/completion", prompt="Hi", n_predict=20).status_code == 200
+        stalled.close()
+        assert server.idle(5)
+
+
+def test_a_stalled_stream_is_cut_off() -> None:
+    closed = []
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"data: x\n\n"
+        finally:
+            closed.append(True)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def serve() -> None:
+        await asyncio.wait_for(EventStream(endless(), stall_s=0.05)({"type": "http"}, receive, send), 5)
+
+    asyncio.run(serve())
+    assert closed
+
+
+# -- keys
+
+
+@pytest.mark.model
+def test_keys(target: str, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("from-file\n\n  second \n")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "index.html").write_text("<p>page")
+    (tmp_path / "secret.txt").write_text("no")
+    params = ServerParams(
+        port=0, api_keys=("sekrit",), api_key_file=str(tmp_path / "keys"), static_path=str(tmp_path / "web")
+    )
+    with live(settings(target), params) as server:
+        for path in ("/health", "/v1/health", "/", "/index.html"):
+            assert server.http.get(path).status_code == 200, path
+        for path in ("/v1/models", "/props", "/slots", "/metrics", "/openapi.json", "/paceline/stats", "/nothing"):
+            assert server.http.get(path).status_code == 401, path
+        for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/%00"):
+            assert server.http.get(path).status_code == 401, path
+        reply = server.post("/v1/chat/completions", messages=[])
+        assert reply.status_code == 401
+        assert reply.json()["error"]["type"] == "authentication_error"
+        for key, status in (("sekrit", 200), ("from-file", 200), ("second", 200), ("sekri", 401), ("x", 401)):
+            headers = {"authorization": f"Bearer {key}"}
+            assert server.http.get("/v1/models", headers=headers).status_code == status, key
+        assert server.http.get("/v1/models", headers={"x-api-key": "sekrit"}).status_code == 200
+        assert server.http.get("/v1/models", headers={"authorization": "Basic sekrit"}).status_code == 401
+
+
+def test_every_key_is_compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append(b)
+        return a == b
+
+    monkeypatch.setattr("paceline.server.middleware.hmac.compare_digest", compare)
+    guard = ApiKey(lambda *_: asyncio.sleep(0), ["one", "two", "three"], lambda path: False)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"authorization", b"Bearer one")]}
+    assert guard._may_pass(scope)
+    assert len(compared) == 3
+    assert {len(digest) for digest in compared} == {32}
+
+
+# -- the end
+
+
+@pytest.mark.model
+def test_answers_are_finished_at_shutdown_and_nobody_new_is_let_in(target: str) -> None:
+    replies: list[httpx.Response] = []
+    with live(settings(target, n_ctx=8192), ServerParams(port=0, grace=30)) as server:
+        body = {"prompt": "Hi", "n_predict": 300, "ignore_eos": True}
+        work = threading.Thread(
+            target=lambda: replies.append(httpx.post(f"{server.url}/completion", json=body, timeout=60))
+        )
+        work.start()
+        until = time.monotonic() + 5
+        while not server.service.running and time.monotonic() < until:
+            time.sleep(0.005)
+    work.join()
+    assert replies[0].status_code == 200
+    assert replies[0].json()["tokens_predicted"] == 300
+
+
+@pytest.mark.model
+def test_past_the_grace_answers_end_with_an_error(target: str) -> None:
+    with live(settings(target, n_ctx=60_000, n_slots=1), ServerParams(port=0, grace=0)) as server:
+        stream = httpx.Client(timeout=60).stream("POST", f"{server.url}/completion", json=ENDLESS)
+        response = stream.__enter__()
+        lines = response.iter_lines()
+        next(lines)
+        rest: list[str] = []
+        reader = threading.Thread(target=lambda: rest.extend(line for line in lines if line))
+        reader.start()
+    reader.join(10)
+    stream.__exit__(None, None, None)
+    assert "shutting down" in rest[-1]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_starts_serves_and_ends_cleanly(target: str, number: signal.Signals) -> None:
+    words = [sys.executable, "-m", "paceline", "serve", "-m", target, "--port", "0", "-c", "512", "-a", "mine"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as process:
+        assert process.stderr
+        first, second = process.stderr.readline(), process.stderr.readline()
+        assert "/health answers while mine loads" in first
+        assert "ready at http://127.0.0.1:" in second
+        address = second.split("ready at ")[1].split()[0]
+        assert httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == "mine"
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_broken_start_is_one_line() -> None:
+    def failure(*words: str) -> str:
+        command = [sys.executable, "-m", "paceline", "serve", *words]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 2
+        return result.stderr.splitlines()[-1]
+
+    assert "model file not found" in failure("-m", "/no/such.gguf", "--port", "0")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert "cannot listen on" in failure("-m", "/no/such.gguf", "--port", str(taken.getsockname()[1]))
+    assert "--ssl-key-file" in failure("-m", "x.gguf", "--ssl-cert-file", "a")

@@ -1,0 +1,206 @@
+"""llama-server's API on tiny random weights: its names, its shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paceline.server.params import ServerParams
+from tests.server.live import Live, live, settings
+
+pytestmark = pytest.mark.model
+
+
+def events(response: httpx.Response) -> list[str]:
+    return [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
+
+
+def test_health(tiny: Live) -> None:
+    assert tiny.http.get("/health").json() == {"status": "ok"}
+
+
+def test_health_while_loading(target: str) -> None:
+    with live(settings(target), load=False) as server:
+        server.service.progress = 0.25
+        reply = server.http.get("/health")
+        assert reply.status_code == 503
+        assert reply.headers["retry-after"]
+        error = reply.json()["error"]
+        assert error["message"] == "Loading model"
+        assert error["type"] == "unavailable_error"
+        assert (error["status"], error["progress"]) == ("loading model", 0.25)
+        assert server.post("/completion", prompt="x").status_code == 503
+        server.service.load()
+        assert server.http.get("/health").json() == {"status": "ok"}
+
+
+def test_completion_has_llama_servers_fields(tiny: Live) -> None:
+    reply = tiny.post("/completion", prompt="The cat", n_predict=8, temperature=0, seed=1).json()
+    assert reply["stop"] is True
+    assert reply["tokens_predicted"] == 8
+    assert reply["tokens_evaluated"] == 7
+    assert reply["stop_type"] == "limit"
+    assert reply["stopping_word"] == ""
+    assert reply["prompt"] == "The cat"
+    assert reply["tokens"] == []
+    assert reply["truncated"] is False
+    assert reply["id_slot"] in (0, 1)
+    assert reply["generation_settings"]["temperature"] == 0
+    assert reply["generation_settings"]["n_predict"] == 8
+    timings = reply["timings"]
+    assert timings["predicted_n"] == 8
+    assert timings["prompt_n"] + timings["cache_n"] == 7
+    assert {"draft_n", "draft_n_accepted", "predicted_per_second", "prompt_per_token_ms"} <= set(timings)
+    assert [drafter["name"] for drafter in timings["drafters"]] == ["ngram-simple"]
+
+
+def test_a_stream_joined_is_the_whole_reply(tiny: Live) -> None:
+    body = {"prompt": "on and on and on", "n_predict": 30, "temperature": 0, "return_tokens": True}
+    whole = tiny.post("/completion", **body).json()
+    with tiny.http.stream("POST", "/completion", json={**body, "stream": True, "timings_per_token": True}) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        parts = [json.loads(data) for data in events(response)]
+    assert "".join(part["content"] for part in parts) == whole["content"]
+    assert [token for part in parts for token in part["tokens"]] == whole["tokens"]
+    assert [part["stop"] for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert parts[-1]["timings"]["predicted_n"] == 30
+    assert parts[1]["timings"]["prompt_n"] >= 1
+    assert "".join(piece["text"] for part in parts[:-1] for piece in part["paceline"]["pieces"]) == whole["content"]
+
+
+def test_speculation_per_request_in_both_spellings(tiny: Live) -> None:
+    prompt = "abcabcabcabcabcabcabcabcabcabcabcabc" * 4
+    off: list[Any] = [{"speculative.n_max": 0}, {"speculative": {"n_max": 0}}, {"speculative.types": "none"}]
+    wrong: list[Any] = [
+        {"speculative.types": ["crystal-ball"]},
+        {"speculative": {"p_min": 7}},
+        {"speculative.n_max": -1},
+    ]
+    for body in off:
+        reply = tiny.post("/completion", prompt=prompt, n_predict=5, temperature=0, **body).json()
+        assert reply["timings"]["draft_n"] == 0
+    for body in wrong:
+        assert tiny.post("/completion", prompt=prompt, **body).status_code == 400
+
+
+def test_several_prompts_and_kinds_of_prompts(tiny: Live) -> None:
+    both = tiny.post("/completion", prompt=["The cat", [84, 104, 101]], n_predict=3, temperature=0).json()
+    assert [reply["index"] for reply in both] == [0, 1]
+    assert both[1]["prompt"] == "The"
+    mixed = tiny.post("/completion", prompt=[84, "he", 32], n_predict=1).json()
+    assert mixed["prompt"] == "The "
+    assert tiny.post("/completion", prompt={"prompt_string": "The"}, n_predict=1).json()["prompt"] == "The"
+    assert len(tiny.post("/completion", prompt="The", n_predict=1, n_cmpl=3).json()) == 3
+
+
+def test_stops_and_probabilities(tiny: Live) -> None:
+    whole = tiny.post("/completion", prompt="The cat", n_predict=40, temperature=0).json()["content"]
+    stop = whole[10:14]
+    reply = tiny.post("/completion", prompt="The cat", n_predict=40, temperature=0, stop=[stop], n_probs=3).json()
+    assert reply["content"] == whole[: whole.index(stop)]
+    assert (reply["stop_type"], reply["stopping_word"]) == ("word", stop)
+    first = reply["completion_probabilities"][0]
+    assert first["logprob"] <= 0
+    assert len(first["top_logprobs"]) == 3
+    assert bytes(first["bytes"]).decode(errors="replace") == first["token"]
+
+
+def test_grammar_and_schema(tiny: Live) -> None:
+    reply = tiny.post("/completion", prompt="x", n_predict=20, grammar='root ::= "yes" | "no"').json()
+    assert reply["content"] in ("yes", "no")
+    reply = tiny.post("/completion", prompt="x", n_predict=20, json_schema={"enum": [7, 8]}).json()
+    assert json.loads(reply["content"]) in (7, 8)
+
+
+def test_response_fields(tiny: Live) -> None:
+    fields = ["content", "timings/predicted_n", "no/such"]
+    reply = tiny.post("/completion", prompt="x", n_predict=2, response_fields=fields).json()
+    assert set(reply) == {"content", "predicted_n"}
+
+
+def test_cached_prompts_and_slots(tiny: Live) -> None:
+    prompt = "A long enough prompt to be remembered " * 4
+    for id_slot in (0, 1):
+        tiny.post("/completion", prompt=prompt, n_predict=1, id_slot=id_slot)
+    again = tiny.post("/completion", prompt=prompt, n_predict=1, id_slot=1).json()
+    assert again["id_slot"] == 1
+    assert again["timings"]["cache_n"] == again["tokens_evaluated"] - 1
+    fresh = tiny.post("/completion", prompt=prompt, n_predict=1, id_slot=1, cache_prompt=False).json()
+    assert fresh["timings"]["cache_n"] == 0
+    assert tiny.post("/completion", prompt=prompt, id_slot=9).status_code == 400
+
+
+def test_tokens_and_back(tiny: Live) -> None:
+    assert tiny.post("/tokenize", content="héllo").json()["tokens"] == list("héllo".encode())
+    pieces = tiny.post("/tokenize", content="é!", with_pieces=True).json()["tokens"]
+    assert pieces == [{"id": 195, "piece": [195]}, {"id": 169, "piece": [169]}, {"id": 33, "piece": "!"}]
+    assert tiny.post("/detokenize", tokens=list("héllo".encode())).json() == {"content": "héllo"}
+    assert tiny.post("/detokenize", tokens=[10**6]).status_code == 400
+
+
+def test_apply_template(tiny: Live) -> None:
+    reply = tiny.post("/apply-template", messages=[{"role": "user", "content": "Hi"}])
+    assert reply.json()["prompt"] == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_props_and_slots(tiny: Live) -> None:
+    props = tiny.http.get("/props").json()
+    assert props["total_slots"] == 2
+    assert props["model_path"].endswith("target.gguf")
+    assert props["default_generation_settings"]["n_ctx"] == 1024
+    assert tiny.http.post("/props").status_code == 400
+    slots = tiny.http.get("/slots").json()
+    assert [slot["id"] for slot in slots] == [0, 1]
+    assert not any(slot["is_processing"] for slot in slots)
+    assert tiny.http.get("/slots?fail_on_no_slot=1").status_code == 200
+
+
+def test_the_pages_figures(tiny: Live) -> None:
+    stats = tiny.http.get("/paceline/stats").json()
+    assert set(stats) >= {"slots", "speed", "drafters", "speedup", "model"}
+    assert set(stats["slots"][0]) == {"id", "busy", "n_tokens", "n_ctx"}
+    names = {"name", "n_calls", "n_drafts", "n_tokens", "n_accepted", "acceptance_by_position"}
+    assert set(stats["drafters"][0]) == names
+
+
+def test_metrics(tiny: Live) -> None:
+    tiny.post("/completion", prompt="The cat and the cat and the cat", n_predict=12)
+    text = tiny.http.get("/metrics").text
+    for name in ("prompt_tokens_total", "tokens_predicted_total", "prompt_tokens_seconds", "n_decode_total"):
+        assert f"\nllamacpp:{name} " in text
+    for name in ("requests_processing 0", "requests_deferred 0", "tokens_predicted_seconds_total"):
+        assert f"\nllamacpp:{name}" in text
+    assert 'llamacpp:spec_decode_num_draft_tokens_total{drafter="ngram-simple"}' in text
+    for name in ("time_to_first_token_seconds", "time_per_token_seconds", "queue_seconds"):
+        assert f"paceline:{name}_bucket" in text
+
+
+def test_what_is_off_says_how_to_turn_it_on(target: str, tmp_path: Path) -> None:
+    with live(settings(target), ServerParams(port=0, slots=False, webui=False)) as server:
+        for path, flag in (("/metrics", "--metrics"), ("/slots", "--no-slots")):
+            reply = server.http.get(path)
+            assert reply.status_code == 400
+            assert flag in reply.json()["error"]["message"]
+        reply = server.http.post("/slots/0?action=save", json={"filename": "a"})
+        assert "--slot-save-path" in reply.json()["error"]["message"]
+        assert server.http.get("/").status_code == 404
+    with live(settings(target), ServerParams(port=0, slot_save_path=str(tmp_path))) as server:
+        for name in ("../a", "/etc/passwd", "a/b", "", ".", ".."):
+            assert server.http.post("/slots/0?action=save", json={"filename": name}).status_code == 400
+        assert server.http.post("/slots/0?action=restore", json={"filename": "none"}).status_code == 404
+
+
+def test_infill_needs_a_model_that_can(tiny: Live) -> None:
+    reply = tiny.post("/infill", input_prefix="def f(", input_suffix="return 1")
+    assert reply.status_code == 400
+    assert "no tokens for filling gaps" in reply.json()["error"]["message"]
+
+
+def test_a_prefix_for_everything(target: str) -> None:
+    with live(settings(target), ServerParams(port=0, api_prefix="/llm")) as server:
+        assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
+        assert httpx.get(f"{server.url.removesuffix('/llm')}/health").status_code == 404
