@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class Machine:
         return [draft]
 
     def _after(self, name: str, slot: Slot, n_ahead: int) -> Draft:
-        """What the model would add to a look-up: known only where the look-up is right; wrong ones get a wrong guess."""
+        """What the model would add to a look-up: known only where that is right; after a wrong one, a wrong guess."""
         at = slot.n_generated - 1 + n_ahead
         right = self.text.written[slot.n_generated : at + 1] == slot.draft.tokens
         return self.text.drafts[name][at] if right and at < len(self.text.written) else Draft([-1], name, [0.5])
@@ -145,7 +146,8 @@ def auto(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float,
     policy = AutoPolicy(
         Planner(CostCurve({n: curve.predict(n) for n in (1, 2, 4, 8, 16, 32)}), CostCurve({1: draft_step}))
     )
-    seconds, n_tokens, lengths = 0.0, 0, {}
+    seconds, n_tokens = 0.0, 0
+    lengths: dict[int, int] = {}
     for text in texts:
         machine.text = text
         slot = Slot(0, tokens=[*text.prompt, text.written[0]], n_prompt=len(text.prompt))
@@ -189,12 +191,12 @@ def constant(texts: list[Text], curve: CostCurve, draft_step: float, name: str, 
 
 
 def best_constant(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float, str]:
-    found = [(curve.predict(1) ** -1, "none")]
-    for name in ("suffix", "draft-simple"):
-        for k in (1, 2, 3, 4, 6, 8, 12, 16, 32):
-            for p_min in (0.0, 0.2, 0.4, 0.6, 0.8):
-                found.append((constant(texts, curve, draft_step, name, k, p_min), f"{name} k={k} p_min={p_min}"))
-    return max(found)
+    choices = product(("suffix", "draft-simple"), (1, 2, 3, 4, 6, 8, 12, 16, 32), (0.0, 0.2, 0.4, 0.6, 0.8))
+    found = [
+        (constant(texts, curve, draft_step, name, k, p_min), f"{name} k={k} p_min={p_min}")
+        for name, k, p_min in choices
+    ]
+    return max([*found, (1 / curve.predict(1), "none")])
 
 
 def main() -> None:

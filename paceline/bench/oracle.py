@@ -10,16 +10,16 @@ N_MAX = 64
 
 
 class Oracle:
-    """Is told each prompt's answer before it is asked. Where the text parts from it, it falls silent."""
+    """Is told each prompt's answers before it is asked, the last first. Where the text parts from all, it is silent."""
 
     name = "oracle"
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[int, ...], list[int]] = {}
-        self._running: dict[int, tuple[int, list[int]]] = {}
+        self._answers: dict[tuple[int, ...], list[list[int]]] = {}
+        self._running: dict[int, tuple[int, list[list[int]]]] = {}
 
     def learn(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
-        self._answers[tuple(prompt)] = list(answer)
+        self._answers.setdefault(tuple(prompt), []).insert(0, list(answer))
 
     def forget(self) -> None:
         self._answers.clear()
@@ -31,10 +31,9 @@ class Oracle:
         return [self._draft(ask) for ask in asks]
 
     def _draft(self, ask: Ask) -> Draft:
-        n_prompt, answer = self._running.get(ask.seq, (len(ask.tokens), []))
+        n_prompt, answers = self._running.get(ask.seq, (len(ask.tokens), []))
         said = [*ask.tokens[n_prompt:], *ask.ahead]
-        if answer[: len(said)] != said:
-            return Draft(source=self.name)
+        answer = next((answer for answer in answers if answer[: len(said)] == said), [])
         tokens = answer[len(said) :][: min(ask.n_max, N_MAX)]
         return Draft(tokens, self.name, [1.0] * len(tokens))
 

@@ -173,8 +173,8 @@ class Runner:
 class OracleRunner(Runner):
     """Runs every job without drafts first, to tell the oracle.
 
-    Batches of another size may compute near-ties another way; where that is so it rehearses: what comes out with the
-    oracle's drafts is what it has to know.
+    Batches of another size may decide near-ties another way. Where they can, it rehearses: what comes out with the
+    oracle's drafts is what it has to know as well.
     """
 
     def __init__(self, engine: Engine, oracle: Oracle) -> None:
@@ -182,6 +182,7 @@ class OracleRunner(Runner):
         self.oracle = oracle
 
     def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
+        self.oracle.forget()
         known = self.study(job, n_tokens, sampling, speculative={"types": ()})
         for _ in range(0 if self.engine.settings.engine.exact else N_REHEARSALS):
             before, known = known, self.study(job, n_tokens, sampling)
@@ -191,7 +192,6 @@ class OracleRunner(Runner):
 
     def study(self, job: Job, n_tokens: int, sampling: SamplingParams, **options: Any) -> list[tuple[int, ...]]:
         answers = [answer.tokens for answer in self.together(job.prompts, n_tokens, sampling, **options)]
-        self.oracle.forget()
         for prompt, answer in zip(job.prompts, answers, strict=True):
             self.oracle.learn(prompt, answer)
         return answers

@@ -1,7 +1,9 @@
 """What a step costs on this machine: seconds by number of tokens in the batch. Knows clocks, not what was computed.
 
 The curve is a shape (measured at a few sizes, refined by every step) times a scale (which follows the machine's mood
-and the growing context within a few steps). One odd slow step hardly moves it.
+and the growing context within a few steps). One odd slow step hardly moves it. What all sizes have in common goes into
+the scale alone; otherwise sizes that are never tried would seem cheaper and cheaper, or dearer. For the same reason
+the shape stays near what was measured.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from pathlib import Path
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SCALE_RATE = 0.1
 SHAPE_RATE = 0.04
+COMMON_RATE = 0.05
+STRAY = 0.25  # the shape may stray this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much (in logs) slower or quicker than predicted
 PER_TOKEN = 0.3  # of a first token's cost, before anything is known: between a GPU's and a slow CPU's
 REBUILD_EVERY = 16
@@ -26,7 +30,9 @@ class CostCurve:
 
     def __init__(self, seconds: Mapping[int, float] | None = None) -> None:
         self._logs: dict[int, float] = {n: math.log(s) for n, s in (seconds or {}).items() if s > 0}
+        self._measured = dict(self._logs)
         self._scale = 1.0
+        self._common = 0.0
         self._n_observed = 0
         self._table: list[float] = []
         self._rebuild()
@@ -50,13 +56,13 @@ class CostCurve:
         if n <= 0 or seconds <= 0:
             return
         if not self._logs:
-            self._logs[1] = math.log(seconds / (1 + PER_TOKEN * (n - 1)))
-            self._rebuild()
+            self.set(1, seconds / (1 + PER_TOKEN * (n - 1)))
             return
         off = math.log(seconds / self.predict(n))
         off = max(-SURPRISE, min(SURPRISE, off))
         self._scale *= math.exp(SCALE_RATE * off)
-        self._bend(n, SHAPE_RATE * off)
+        self._common += COMMON_RATE * (off - self._common)
+        self._bend(n, SHAPE_RATE * (off - self._common))
         self._n_observed += 1
         if self._n_observed % REBUILD_EVERY == 0:
             self._rebuild()
@@ -68,15 +74,13 @@ class CostCurve:
         if at and at < len(SIZES) and n - SIZES[at - 1] < SIZES[at] - n:
             size = SIZES[at - 1]
         if size not in self._logs:
-            self._logs[size] = math.log(self._shape(size))
-        self._logs[size] += by
-
-    def _shape(self, n: int) -> float:
-        return self.predict(n) / self._scale
+            self._logs[size] = self._measured[size] = math.log(self.predict(size) / self._scale)
+        near = self._measured[size]
+        self._logs[size] = max(near - STRAY, min(near + STRAY, self._logs[size] + by))
 
     def set(self, n: int, seconds: float) -> None:
         """A careful measurement replaces what was believed."""
-        self._logs[n] = math.log(seconds / self._scale)
+        self._logs[n] = self._measured[n] = math.log(seconds / self._scale)
         self._rebuild()
 
     def _rebuild(self) -> None:

@@ -92,7 +92,7 @@ class Engine:
         """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
         start = perf_counter()
         n_tokens = sum(len(work.tokens) for work in works)
-        generating = all(work.n_outputs for work in works)
+        generating = all(work.slot.generating for work in works)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         if generating and works:

@@ -1,4 +1,4 @@
-"""Measuring a context's cost curve before the first request: a second at most, less when an earlier run left one."""
+"""Measuring a context's cost curve before the first request, in a second at most."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from paceline.llama.lib import Floats
 
 TOKEN = 1
 REPEATS = 3
-CHECKED = (1, 4)
 
 
 class Computes(Protocol):
@@ -26,23 +25,15 @@ class Computes(Protocol):
 
 
 def warm_up(context: Computes, curve: CostCurve, n_max: int, seconds: float) -> None:
-    """Measure sizes up to n_max, small ones first, until the time is up. A known curve is only checked."""
+    """Measure sizes up to n_max, small ones first, until the time is up; what an earlier run knew fills in the rest."""
     timer = Timer(context)
     timer.take(2)
     started = perf_counter()
-    sizes = CHECKED if curve.known else SIZES
-    for n in sizes:
-        if n > min(n_max, context.n_batch, context.n_ctx_seq - 1):
+    for n in SIZES:
+        left = seconds - (perf_counter() - started)
+        if n > min(n_max, context.n_batch, context.n_ctx_seq - 1) or (curve.known and curve.predict(n) > left):
             break
-        expected = curve.predict(n) if curve.known else 0.0
-        if perf_counter() - started + 2 * expected > seconds and n > CHECKED[-1]:
-            break
-        took = min(timer.take(n) for _ in range(REPEATS if sizes is SIZES else 2))
-        if sizes is SIZES:
-            curve.set(n, took)
-        else:
-            for _ in range(8):
-                curve.observe(n, took)
+        curve.set(n, min(timer.take(n) for _ in range(REPEATS)))
 
 
 class Timer:

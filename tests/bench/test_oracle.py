@@ -32,3 +32,20 @@ def test_a_prompt_it_was_not_told_of() -> None:
     oracle.learn(PROMPT, ANSWER)
     oracle.begin(0, [9, 9])
     assert oracle.draft([Ask(0, [9, 9, 4], 8), Ask(1, PROMPT, 8)])[0].tokens == []
+
+
+def test_of_several_answers_it_follows_the_one_that_is_being_given() -> None:
+    oracle = Oracle()
+    oracle.learn(PROMPT, ANSWER)
+    oracle.learn(PROMPT, [4, 5, 9, 9])
+    oracle.begin(0, PROMPT)
+
+    def rest(*said: int) -> list[int]:
+        return oracle.draft([Ask(0, [*PROMPT, *said], 16)])[0].tokens
+
+    assert rest(4) == [5, 9, 9], "the newest"
+    assert rest(4, 5, 6) == [7, 8]
+    oracle.forget()
+    oracle.end(0, PROMPT)
+    oracle.begin(0, PROMPT)
+    assert rest(4) == []

@@ -41,8 +41,9 @@ class Live:
         return False
 
 
-def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, **engine: Any) -> Settings:
-    context = ContextParams(n_ctx=n_ctx, n_threads=2)
+def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, n_threads: int = 1, **engine: Any) -> Settings:
+    """One thread is enough for tiny weights, and does not mind other work on the machine."""
+    context = ContextParams(n_ctx=n_ctx, n_threads=n_threads)
     return Settings(model=ModelParams(path=model), context=context, engine=EngineParams(n_slots=n_slots, **engine))
 
 

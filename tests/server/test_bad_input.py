@@ -120,6 +120,7 @@ WRONG: list[tuple[tuple[str, Any], str]] = [
     (native(prompt=[[[1]]]), "prompt"),
     (native(json_schema={"type": "wrong"}), "grammar"),
     (native(json_schema=7), "json_schema"),
+    (native(json_schema=False), "allows nothing"),
     (native(dry_sequence_breakers=["x"] * 5000), "dry_sequence_breakers"),
     (native(post_sampling_probs=True), "post_sampling_probs"),
     (("/tokenize", {}), "content"),

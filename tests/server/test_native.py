@@ -114,6 +114,7 @@ def test_grammar_and_schema(tiny: Live) -> None:
     assert reply["content"] in ("yes", "no")
     reply = tiny.post("/completion", prompt="x", n_predict=20, json_schema={"enum": [7, 8]}).json()
     assert json.loads(reply["content"]) in (7, 8)
+    assert tiny.post("/completion", prompt="x", n_predict=4, json_schema=True).status_code == 200
 
 
 def test_response_fields(tiny: Live) -> None:

@@ -1,0 +1,310 @@
+"""The server under load: a crowd, long prompts beside running answers, clients that leave, and what HTTP itself costs.
+
+    python -m benchmarks.load [--kind Q4_1] [--seconds 60] [--clients 64] [--slots 4] [--only crowd,http]
+
+The server is a process of its own, the demo model behind it; the clients are as light as clients can be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median, quantiles
+from time import perf_counter
+from typing import Any
+from urllib.request import urlopen
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.common import chat
+from paceline import Engine
+from paceline.models import demo_copy
+
+SHORT = "Tell me something about the number {}."
+STORY = "Write a long story about a fox who wanted to cross the river."
+N_LONG = 4000
+LEAVERS = 200
+
+
+@dataclass(slots=True)
+class Server:
+    """`paceline serve` in a process of its own."""
+
+    process: subprocess.Popen[str]
+    host: str
+    port: int
+
+    def get(self, path: str) -> Any:
+        with urlopen(f"http://{self.host}:{self.port}{path}", timeout=10) as reply:
+            return json.load(reply)
+
+    @property
+    def resident_mb(self) -> float:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * 4096 / 1e6
+
+    async def free(self, seconds: float = 20.0) -> bool:
+        """Whether all slots are free, or become so."""
+        until = perf_counter() + seconds
+        while perf_counter() < until:
+            stats = await asyncio.to_thread(self.get, "/paceline/stats")
+            if not any(slot["busy"] for slot in stats["slots"]):
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+
+@contextmanager
+def serving(model: str, n_slots: int, n_ctx: int) -> Iterator[Server]:
+    words = [
+        sys.executable,
+        "-m",
+        "paceline",
+        "serve",
+        "-m",
+        model,
+        "--port",
+        "0",
+        "-np",
+        str(n_slots),
+        "-c",
+        str(n_ctx),
+    ]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        try:
+            line = next(line for line in process.stderr if "ready at" in line)
+            host, port = line.split("http://")[1].split()[0].split(":")
+            yield Server(process, host, int(port))
+        finally:
+            process.terminate()
+
+
+@dataclass(slots=True)
+class Answer:
+    """When each step of one answer came, seconds after it was asked for."""
+
+    started: float
+    steps: list[float] = field(default_factory=list)
+    timings: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def wait(self) -> float:
+        return self.steps[0] if self.steps else float("inf")
+
+    @property
+    def gaps(self) -> list[float]:
+        return [b - a for a, b in zip(self.steps, self.steps[1:], strict=False)]
+
+
+async def ask(server: Server, path: str, **body: Any) -> AsyncIterator[Answer]:
+    """One streamed request, after every step. Leaving the loop leaves the server."""
+    answer = Answer(perf_counter())
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    try:
+        data = json.dumps({**body, "stream": True}).encode()
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        status = await reader.readline()
+        if b" 200 " not in status:
+            answer.error = status.decode().strip()
+        while not answer.error and (line := await reader.readline()):
+            if line.startswith(b"data: [DONE]"):
+                break
+            if line.startswith(b'data: {"error"'):
+                answer.error = line.decode()
+            elif line.startswith(b"data: ") and b'"role":"assistant"' not in line:
+                if b'"timings"' in line:
+                    answer.timings = json.loads(line[6:])["timings"]
+                else:
+                    answer.steps.append(perf_counter() - answer.started)
+                    yield answer
+    finally:
+        writer.close()
+    yield answer
+
+
+async def whole(server: Server, path: str, **body: Any) -> Answer:
+    async for answer in ask(server, path, **body):
+        last = answer
+    return last
+
+
+def messages(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+# -- the four questions
+
+
+async def crowd(server: Server, n_clients: int, seconds: float) -> dict[str, Any]:
+    """Many clients at once, each asking again and again: errors, and who waited how long."""
+    until = perf_counter() + seconds
+    answers: list[list[Answer]] = [[] for _ in range(n_clients)]
+
+    async def client(i: int) -> None:
+        while perf_counter() < until:
+            body = {"messages": messages(SHORT.format(i)), "max_tokens": 24, "temperature": 0}
+            answers[i].append(await whole(server, "/v1/chat/completions", **body))
+
+    await asyncio.gather(*(client(i) for i in range(n_clients)))
+    waits = [answer.wait for own in answers for answer in own]
+    means = [mean(answer.wait for answer in own) for own in answers]
+    return {
+        "crowd_clients": n_clients,
+        "crowd_answers": len(waits),
+        "crowd_errors": sum(bool(answer.error) for own in answers for answer in own),
+        "crowd_wait_median_s": round(median(waits), 3),
+        "crowd_wait_max_s": round(max(waits), 3),
+        "crowd_slowest_client_over_median": round(max(means) / median(means), 3),
+        "crowd_longest_wait_over_median": round(max(waits) / median(waits), 3),
+        "crowd_tokens_per_second": round(sum(len(a.steps) for own in answers for a in own) / seconds, 1),
+    }
+
+
+async def long_prompts(server: Server, seconds: float) -> dict[str, Any]:
+    """Time between tokens of running answers: alone, and beside prompts of 4,000 tokens that keep arriving."""
+    tokens = [int(i) for i in range(1000, 1000 + N_LONG)]
+
+    async def streams(beside: bool) -> list[float]:
+        until = perf_counter() + seconds
+        gaps: list[float] = []
+
+        async def run(i: int) -> None:
+            body = {"messages": messages(STORY + "!" * i), "temperature": 0.8, "seed": i, "ignore_eos": True}
+            async for answer in ask(server, "/v1/chat/completions", **body):
+                if perf_counter() > until:
+                    gaps.extend(answer.gaps[8:])
+                    return
+
+        async def prompts() -> None:
+            n = 0
+            while beside and perf_counter() < until - 1:
+                n += 1
+                await whole(server, "/completion", prompt=[n % 900 + 10, *tokens], n_predict=1, cache_prompt=True)
+
+        await asyncio.gather(run(0), run(1), prompts())
+        return gaps
+
+    quiet = await streams(beside=False)
+    await server.free()
+    busy = await streams(beside=True)
+    p99 = [quantiles(gaps, n=100)[98] for gaps in (quiet, busy)]
+    return {
+        "prompts_quiet_p50_ms": round(1e3 * median(quiet), 1),
+        "prompts_quiet_p99_ms": round(1e3 * p99[0], 1),
+        "prompts_busy_p50_ms": round(1e3 * median(busy), 1),
+        "prompts_busy_p99_ms": round(1e3 * p99[1], 1),
+        "prompts_p99_ratio": round(p99[1] / p99[0], 2),
+    }
+
+
+async def leavers(server: Server, n: int) -> dict[str, Any]:
+    """Clients that leave in the middle of their answer."""
+
+    async def leave(i: int) -> None:
+        async for answer in ask(server, "/v1/chat/completions", messages=messages(SHORT.format(i)), ignore_eos=True):
+            if len(answer.steps) >= 3:
+                return
+
+    async def wave(first: int, n: int) -> None:
+        for start in range(first, first + n, 20):
+            await asyncio.gather(*(leave(i) for i in range(start, start + 20)))
+
+    await wave(0, 60)
+    await server.free()
+    before = server.resident_mb
+    await wave(60, n)
+    free = await server.free()
+    return {
+        "leavers": n,
+        "leavers_all_slots_free": free,
+        "leavers_memory_growth_mb": round(server.resident_mb - before, 1),
+    }
+
+
+async def http_cost(server: Server, model: str, rounds: int) -> dict[str, Any]:
+    """Tokens per second of one stream, through HTTP and through the library, in turns."""
+
+    async def through_http() -> float:
+        body = {"messages": messages(STORY), "temperature": 0, "max_tokens": 96, "ignore_eos": True}
+        answer = await whole(server, "/v1/chat/completions", **body)
+        return (len(answer.steps) - 1) / (answer.steps[-1] - answer.steps[0])
+
+    def through_library() -> float:
+        chunks = engine.generate(chat(engine, STORY), max_tokens=96, temperature=0, ignore_eos=True)
+        times = [perf_counter() for _ in chunks]
+        return (len(times) - 1) / (times[-1] - times[0])
+
+    ratios, speeds = [], []
+    with Engine(model, n_ctx=2048) as engine:
+        for _ in range(rounds + 1):
+            a = await asyncio.to_thread(through_library)
+            b = await through_http()
+            c = await asyncio.to_thread(through_library)
+            ratios.append(2 * b / (a + c))
+            speeds.append((b, (a + c) / 2))
+    ratios, speeds = ratios[1:], speeds[1:]
+    return {
+        "http_over_library": round(median(ratios), 4),
+        "http_tokens_per_second": round(median(s[0] for s in speeds), 2),
+        "library_tokens_per_second": round(median(s[1] for s in speeds), 2),
+    }
+
+
+GOALS = {
+    "crowd_errors": "0",
+    "crowd_slowest_client_over_median": "<= 3",
+    "crowd_longest_wait_over_median": "<= 3",
+    "prompts_p99_ratio": "<= 4",
+    "leavers_all_slots_free": "True",
+    "leavers_memory_growth_mb": "flat",
+    "http_over_library": ">= 0.95",
+}
+
+
+async def measure(server: Server, model: str, args: argparse.Namespace) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    wanted = args.only.split(",")
+    if "crowd" in wanted:
+        result |= await crowd(server, args.clients, args.seconds)
+        await server.free()
+    if "prompts" in wanted:
+        result |= await long_prompts(server, min(args.seconds, 20))
+        await server.free()
+    if "leavers" in wanted:
+        result |= await leavers(server, LEAVERS)
+    if "http" in wanted:
+        result |= await http_cost(server, model, args.rounds)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", default="Q4_1", help="precision of the demo model")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="crowd,prompts,leavers,http")
+    args = parser.parse_args()
+    model, _ = demo_copy(args.kind)
+    with serving(model, args.slots, 16384) as server:
+        result = asyncio.run(measure(server, model, args))
+    table = Table("what", "measured", "goal")
+    for name, value in result.items():
+        table.add_row(name, str(value), GOALS.get(name, ""))
+    Console().print(table)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
