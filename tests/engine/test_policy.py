@@ -1,0 +1,122 @@
+"""The auto policy: what does not pay is not checked, what pays is, and unchecked offers teach too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.drafters.base import Draft
+from paceline.engine.costs import CostCurve
+from paceline.engine.planner import Planner
+from paceline.engine.policy import AutoPolicy, GoOn, Want
+from paceline.engine.proposal import Proposal
+from paceline.engine.slot import Slot
+from paceline.engine.stats import DrafterStats
+from tests.fakes import Client, FakeContext, Prophet, continuation, make_engine, run
+
+CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
+
+
+class Script:
+    """Drafters that say the same at every step, and clocks that tick by rule."""
+
+    def __init__(self, offers: dict[str, tuple[list[float], float]]) -> None:
+        self.offers = offers
+        self.clock = dict.fromkeys(offers, 0.0)
+        self.asked = dict.fromkeys(offers, 0)
+
+    def names(self) -> list[str]:
+        return list(self.offers)
+
+    def seconds(self, name: str) -> float:
+        return self.clock[name]
+
+    def ask(self, name: str, slots: list[Slot], limits: list[int], go_on: Sequence[GoOn | None]) -> list[Draft]:
+        confidence, seconds = self.offers[name]
+        self.asked[name] += 1
+        drafts = []
+        for slot, limit in zip(slots, limits, strict=True):
+            self.clock[name] += seconds
+            draft = Draft(list(range(len(confidence)))[:limit], name, confidence[:limit])
+            slot.offers.append((tuple(slot.draft.tokens), draft))
+            drafts.append(draft)
+        return drafts
+
+
+def simulate(script: Script, n_right: int, n_steps: int = 400) -> tuple[float, int]:
+    """Speed-up over plain steps when the first `n_right` tokens of every draft are right; steps that checked drafts."""
+    true = CostCurve(dict(CPU))
+    policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+    slot = Slot(0, request=Client([1]).request, stats={name: DrafterStats(name) for name in script.names()})
+    n_tokens = n_checked = 0
+    seconds = 0.0
+    for _ in range(n_steps):
+        slot.draft, before = Proposal(), sum(script.clock.values())
+        slot.offers.clear()
+        policy.propose(script, [Want(slot, 16)])
+        right = min(n_right, len(slot.draft))
+        step = true.predict(1 + len(slot.draft))
+        n_checked += len(slot.draft) > 0
+        n_tokens += right + 1
+        seconds += step + sum(script.clock.values()) - before
+        policy.settled(slot, [*range(right), right if right < n_right else 99])
+        policy.spent(1 + len(slot.draft), 1, right + 1, step)
+    return n_tokens / seconds, n_checked
+
+
+def test_a_drafter_that_boasts_is_soon_ignored() -> None:
+    speed, n_checked = simulate(Script({"suffix": ([0.9] * 6, 0.0)}), 0)
+    assert speed > 0.95
+    assert n_checked < 60
+
+
+def test_a_good_look_up_is_taken() -> None:
+    speed, n_checked = simulate(Script({"suffix": ([0.9] * 6, 0.0)}), 5)
+    assert speed > 2.0
+    assert n_checked > 390
+
+
+def test_a_useless_model_costs_two_per_cent_at_most() -> None:
+    script = Script({"draft-simple": ([0.02] * 4, 0.1)})
+    speed, _ = simulate(script, 0, n_steps=2000)
+    assert speed > 0.97
+    assert script.asked["draft-simple"] < 600
+
+
+def test_a_model_that_becomes_useful_is_noticed() -> None:
+    """It is probed now and then, and what it says is compared with the text even when it is not checked."""
+    script = Script({"draft-simple": ([0.05] * 4, 0.05)})
+    true = CostCurve(dict(CPU))
+    policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+    slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
+    checked = []
+    for step in range(3000):
+        if step == 1000:
+            script.offers["draft-simple"] = ([0.95] * 4, 0.05)
+        slot.draft = Proposal()
+        slot.offers.clear()
+        policy.propose(script, [Want(slot, 16)])
+        right = len(slot.draft) if step >= 1000 else 0
+        checked.append(len(slot.draft))
+        policy.settled(slot, [*range(right), right if step >= 1000 else 99])
+        policy.spent(1 + len(slot.draft), 1, right + 1, true.predict(1 + len(slot.draft)))
+    assert sum(checked[500:1000]) < 20
+    assert sum(checked[-200:]) > 200
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=30), min_size=1, max_size=5),
+    st.sampled_from([0.0, 0.6, 1.0]),
+    st.booleans(),
+)
+def test_the_text_is_the_same_under_the_auto_policy(texts: list[list[int]], p: float, exact: bool) -> None:
+    context = FakeContext(n_ctx=256, n_seqs=2, exact=exact)
+    engine = make_engine(context, Prophet(p))
+    engine.drafting.policy = AutoPolicy(Planner(CostCurve({1: 1e-4, 8: 1.2e-4}), CostCurve(), exact=exact))
+    clients = [Client(text, max_tokens=30) for text in texts]
+    run(engine, *clients)
+    for client, text in zip(clients, texts, strict=True):
+        assert client.tokens == continuation(text, 30)
