@@ -13,6 +13,7 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -246,7 +247,8 @@ class Engine:
         if types and not self.model.can_roll_back:
             types = ()
         self.policy = self._policy(settings, types)
-        drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._draft_model(params))]
+        self._drafter = self._draft_model(params)
+        drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._drafter)]
         self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy), params)
         self.loop = EngineLoop(self.core)
         self._closers.append(self.loop.close)
@@ -326,6 +328,28 @@ class Engine:
         """Records since the start, over all requests."""
         return list(self.core.drafting.stats.values())
 
+    @property
+    def speedup(self) -> float | None:
+        """The planner's estimate against no speculation, over all requests; None where nothing was planned yet."""
+        planner = self.policy.planner if isinstance(self.policy, AutoPolicy) else None
+        return planner.speedup if planner and planner.seconds_actual else None
+
+    def explain(self) -> dict[str, Any]:
+        """Why the planner does what it does: cost curves in milliseconds, chances, who is switched off."""
+        if not isinstance(self.policy, AutoPolicy):
+            return {"policy": "fixed"}
+        planner = self.policy.planner
+        return {
+            "policy": "auto",
+            "speedup": self.speedup,
+            "target_ms": {n: 1e3 * s for n, s in planner.target.as_dict().items()},
+            "draft_ms": {n: 1e3 * s for n, s in planner.draft.as_dict().items()},
+            "predicted_ms": 1e3 * planner.predicted,
+            "actual_ms": 1e3 * planner.actual,
+            "chance": {name: c.mean for name, c in self.policy.calibrations.items()},
+            "off": sorted(self.policy.off),
+        }
+
     def tokenize(self, text: str | bytes) -> list[int]:
         """A prompt's tokens, with what the model wants around it."""
         return self.vocab.tokenize(text)
@@ -383,6 +407,37 @@ class Engine:
         if unknown:
             raise ConfigError(f"drafter {sorted(unknown)[0]} is not loaded; start the engine with it")
         return replace(wishes, types=types)
+
+    # -- slots, between requests
+
+    def save_slot(self, slot: int, path: str) -> tuple[int, int]:
+        """Keep an idle slot's memory in a file, the draft model's beside it; returns tokens and bytes."""
+
+        def save() -> tuple[int, int]:
+            tokens = self.core.idle_tokens(slot)
+            n_bytes = self.context.save(slot, tokens, path)
+            if self._drafter:
+                self._drafter.save(slot, f"{path}.draft")
+            return len(tokens), n_bytes
+
+        return self.loop.call(save)
+
+    def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
+        """Bring back what `save_slot` kept; returns tokens and bytes."""
+
+        def restore() -> tuple[int, int]:
+            self.core.forget(slot)
+            tokens, n_bytes = self.context.load(slot, path)
+            self.core.remember(slot, tokens)
+            if self._drafter and Path(f"{path}.draft").exists():
+                self._drafter.load(slot, f"{path}.draft")
+            return len(tokens), n_bytes
+
+        return self.loop.call(restore)
+
+    def erase_slot(self, slot: int) -> int:
+        """Empty an idle slot; returns how many tokens it held."""
+        return self.loop.call(lambda: self.core.forget(slot))
 
     def close(self) -> None:
         """Ends running requests and frees the models. Idempotent."""

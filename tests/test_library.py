@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline import Engine, Generation
-from paceline.errors import ConfigError, ContextFull, ModelError, PromptError, VocabMismatch
+from paceline.errors import ConfigError, ContextFull, ModelError, PromptError, RequestError, VocabMismatch
 
 pytestmark = pytest.mark.model
 
@@ -237,3 +237,32 @@ def test_an_impossible_grammar_is_refused(target: str) -> None:
             engine.grammars.json_schema({"type": "no-such-type"})
         with pytest.raises(ConfigError):
             engine.grammars.gbnf("root ::= missing-rule")
+
+
+def test_a_slot_is_saved_and_comes_back_with_its_draft(models: Path, target: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "slot.bin")
+    with Engine(target, n_ctx=512, n_threads=2, draft=str(models / "draft.gguf")) as engine:
+        prompt = "The cat and the dog and the cat and the dog"
+        first = engine.generate(prompt, max_tokens=10, temperature=0).text()
+        n_tokens, n_bytes = engine.save_slot(0, file)
+        assert n_bytes > 0
+        assert engine.erase_slot(0) == n_tokens
+        assert engine.restore_slot(0, file)[0] == n_tokens
+        again = engine.generate(prompt, max_tokens=10, temperature=0)
+        assert again.text() == first
+        assert again.finish
+        assert again.finish.timings.cache_n > 10
+        Path(file).write_bytes(b"broken")
+        with pytest.raises(RequestError, match=r"slot\.bin"):
+            engine.restore_slot(0, file)
+        assert engine.generate(prompt, max_tokens=10, temperature=0).text() == first
+
+
+def test_the_planner_can_say_why(target: str) -> None:
+    with Engine(target, n_ctx=512, n_threads=2) as engine:
+        engine.generate("on and on and on", max_tokens=30, temperature=0).text()
+        why = engine.explain()
+    assert why["policy"] == "auto"
+    assert why["speedup"] > 0
+    assert why["actual_ms"] > 0
+    assert float(why["target_ms"]["1"]) > 0

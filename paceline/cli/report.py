@@ -86,14 +86,29 @@ def stats_json(stats: DrafterStats) -> dict[str, Any]:
     }
 
 
-def summary(all_timings: Sequence[Timings], stats: Sequence[DrafterStats], wall_ms: float = 0.0) -> list[str]:
+def planner_line(why: dict[str, Any]) -> str:
+    """The auto policy in one line: what it gained, how well it foresaw a step's cost, who is switched off."""
+    off = f"; switched off: {', '.join(why['off'])}" if why["off"] else ""
+    return (
+        f"planner:    estimated speed-up {why['speedup'] or 1.0:.2f} against no speculation; "
+        f"a step took {why['actual_ms']:.1f} ms, {why['predicted_ms']:.1f} predicted{off}"
+    )
+
+
+def summary(
+    all_timings: Sequence[Timings],
+    stats: Sequence[DrafterStats],
+    wall_ms: float = 0.0,
+    why: dict[str, Any] | None = None,
+) -> list[str]:
     """The lines at the end of a run: one prompt's own speeds, or the speed of prompts that ran side by side."""
     lines = speed_lines(all_timings[0]) if len(all_timings) == 1 else [together_line(all_timings, wall_ms)]
     if not stats:
         return lines
     n_accepted = sum(timings.draft_n_accepted for timings in all_timings)
     n_drafted = sum(timings.draft_n for timings in all_timings)
-    return [*lines, acceptance_line(n_accepted, n_drafted), *(drafter.line() for drafter in stats)]
+    planner = [planner_line(why)] if why and why["policy"] == "auto" else []
+    return [*lines, *planner, acceptance_line(n_accepted, n_drafted), *(drafter.line() for drafter in stats)]
 
 
 def speed_lines(timings: Timings) -> list[str]:

@@ -111,7 +111,10 @@ def complete(engine: Engine, job: Job) -> None:
     if job.options.json:
         print(json.dumps(json_object(answers, engine.drafter_stats()), ensure_ascii=False))
     wall_ms = 1e3 * (time.perf_counter() - started)
-    close_with(screen, summary(timings_of(answers), engine.drafter_stats(), wall_ms) if job.shows_timings else [])
+    close_with(
+        screen,
+        summary(timings_of(answers), engine.drafter_stats(), wall_ms, engine.explain()) if job.shows_timings else [],
+    )
 
 
 def in_template(engine: Engine, prompt: str, system: str | None) -> str:
@@ -158,7 +161,12 @@ def converse(engine: Engine, job: Job) -> None:
         tell(GREETING)
     typed = typed_lines(tell) if on_terminal else piped_lines()
     chat.run(chain(job.prompts, typed), single_turn=job.options.single_turn)
-    close_with(screen, summary([total(timings_of(chat.answers))], engine.drafter_stats()) if job.shows_timings else [])
+    close_with(
+        screen,
+        summary([total(timings_of(chat.answers))], engine.drafter_stats(), why=engine.explain())
+        if job.shows_timings
+        else [],
+    )
 
 
 def timings_of(answers: Sequence[Answer]) -> list[Timings]:

@@ -120,6 +120,16 @@ class DraftModel:
         self._align(seq, view, tokens, n_max)
         view.n_prompt = len(tokens)
 
+    def save(self, seq: int, path: str) -> None:
+        """The window goes to a file, how much of the text it skips before its tokens."""
+        view = self._views[seq]
+        self.context.save(seq, [view.skipped, *view.cached], path)
+
+    def load(self, seq: int, path: str) -> None:
+        """The next draft compares what was read with the text, as it does with what was cached."""
+        (skipped, *cached), _ = self.context.load(seq, path)
+        self._views[seq] = View(self.n_keep, cached, skipped)
+
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to do: the next draft compares the cache with the text."""
 

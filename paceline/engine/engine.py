@@ -266,6 +266,33 @@ class Engine:
                 out.append(Token(token, source, *log_probabilities(rows[i], token, request.n_logprobs)))
         request.on_event(Emitted(tuple(out)))
 
+    # -- slots between requests
+
+    def idle_tokens(self, seq: int) -> list[int]:
+        """What an idle slot remembers."""
+        slot = self._idle(seq)
+        return slot.tokens[: slot.n_computed]
+
+    def forget(self, seq: int) -> int:
+        """Empty an idle slot; returns how many tokens it held."""
+        slot = self._idle(seq)
+        n = slot.n_computed
+        self.memory.keep(slot, 0)
+        slot.tokens = []
+        return n
+
+    def remember(self, seq: int, tokens: list[int]) -> None:
+        """The slot's memory was filled from outside with these tokens."""
+        slot = self._idle(seq)
+        slot.tokens, slot.n_computed = tokens, len(tokens)
+        slot.n_reusable = 0 if self.exact else len(tokens)
+
+    def _idle(self, seq: int) -> Slot:
+        slot = self.slots[seq]
+        if slot.busy:
+            raise RequestError(f"slot {seq} is busy; wait for its request to end")
+        return slot
+
     # -- endings
 
     def finish(self, slot: Slot, reason: str) -> None:

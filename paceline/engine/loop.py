@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from paceline.engine.engine import Engine
 from paceline.engine.request import Failed, Request, Timings
 from paceline.errors import EngineClosed, PacelineError, QueueFull
 
 log = logging.getLogger("paceline")
+Result = TypeVar("Result")
 
 
 class EngineLoop:
@@ -19,6 +23,7 @@ class EngineLoop:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._arriving: deque[Request] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="paceline-engine", daemon=True)
@@ -39,6 +44,23 @@ class EngineLoop:
         """Somebody was cancelled: have a look even when idle."""
         with self._wake:
             self._wake.notify()
+
+    def call(self, work: Callable[[], Result]) -> Result:
+        """Run this between two steps, where nothing else touches contexts, and return what it returns."""
+        future: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+
+        with self._wake:
+            if self._closing:
+                raise EngineClosed("the engine is closed")
+            self._calls.append(run)
+            self._wake.notify()
+        return future.result()
 
     def close(self) -> None:
         """Ends what is running and joins the thread. Idempotent."""
@@ -61,11 +83,14 @@ class EngineLoop:
     def _collect(self) -> bool:
         """Take over arrived requests; wait while there is nothing to do. False when it is time to end."""
         with self._wake:
-            while not (self._closing or self._arriving or self.engine.busy):
+            while not (self._closing or self._arriving or self._calls or self.engine.busy):
                 self._wake.wait()
-            arrived = list(self._arriving)
+            arrived, calls = list(self._arriving), list(self._calls)
             self._arriving.clear()
+            self._calls.clear()
             closing = self._closing
+        for call in calls:
+            call()
         for request in arrived:
             try:
                 self.engine.submit(request)

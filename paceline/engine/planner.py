@@ -31,6 +31,8 @@ class Planner:
         self.gain = 1.0
         self.seconds_plain = 0.0
         self.seconds_actual = 0.0
+        self.predicted = 0.0
+        self.actual = 0.0
 
     def plain_seconds(self, n_slots: int) -> float:
         """A step of this many slots without drafts."""
@@ -54,6 +56,12 @@ class Planner:
         self.gain += GAIN_RATE * (plain / seconds - self.gain)
         self.seconds_plain += plain
         self.seconds_actual += seconds
+
+    def compare(self, n_tokens: int, seconds: float) -> None:
+        """A batch of n tokens took this long: note both figures, for people who ask why, and learn from it."""
+        self.predicted += GAIN_RATE * (self.target.predict(n_tokens) - self.predicted)
+        self.actual += GAIN_RATE * (seconds - self.actual)
+        self.target.observe(n_tokens, seconds)
 
     @property
     def speedup(self) -> float:

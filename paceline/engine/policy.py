@@ -262,7 +262,7 @@ class AutoPolicy:
 
     def spent(self, n_tokens: int, n_slots: int, n_emitted: int, seconds: float) -> None:
         """A batch of generating slots was computed; drafting for it took what `propose` measured."""
-        self.planner.target.observe(n_tokens, seconds)
+        self.planner.compare(n_tokens, seconds)
         total = seconds + self._seconds_drafting
         self._seconds_drafting = 0.0
         self._seconds_total += total

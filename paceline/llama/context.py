@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.config import ContextParams
-from paceline.errors import DecodeError, ModelError
+from paceline.errors import DecodeError, ModelError, RequestError
 from paceline.llama.lib import Floats, c, get_logits, log, system, versions
 from paceline.llama.model import Model
 
@@ -152,6 +152,27 @@ class Context:
     def shift(self, seq: int, start: int, delta: int) -> None:
         """Renumber everything from `start` on by `delta`."""
         c.llama_memory_seq_add(self._memory, seq, start, -1, delta)
+
+    def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
+        """Write a sequence's memory and these tokens to a file; returns its size in bytes."""
+        array = (c.llama_token * max(1, len(tokens)))(*tokens)
+        n = int(c.llama_state_seq_save_file(self.handle, path.encode(), seq, array, len(tokens)))
+        if not n:
+            raise DecodeError(f"libllama could not save a sequence to {path}")
+        return n
+
+    def load(self, seq: int, path: str) -> tuple[list[int], int]:
+        """Read a sequence's memory back; returns the tokens saved with it and the bytes read."""
+        array = (c.llama_token * (self.n_ctx + 1))()
+        count = ctypes.c_size_t()
+        self.remove(seq, 0)
+        n = int(
+            c.llama_state_seq_load_file(self.handle, path.encode(), seq, array, self.n_ctx + 1, ctypes.byref(count))
+        )
+        if not n:
+            self.remove(seq, 0)
+            raise RequestError(f"{Path(path).name} does not hold a sequence of this model that fits here")
+        return list(array[: count.value]), n
 
     @property
     def can_shift(self) -> bool:
