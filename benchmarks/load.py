@@ -12,8 +12,8 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -106,7 +106,7 @@ class Answer:
         return [b - a for a, b in zip(self.steps, self.steps[1:], strict=False)]
 
 
-async def ask(server: Server, path: str, **body: Any) -> AsyncIterator[Answer]:
+async def ask(server: Server, path: str, **body: Any) -> AsyncGenerator[Answer, None]:
     """One streamed request, after every step. Leaving the loop leaves the server."""
     answer = Answer(perf_counter())
     reader, writer = await asyncio.open_connection(server.host, server.port)
@@ -180,10 +180,11 @@ async def long_prompts(server: Server, seconds: float) -> dict[str, Any]:
 
         async def run(i: int) -> None:
             body = {"messages": messages(STORY + "!" * i), "temperature": 0.8, "seed": i, "ignore_eos": True}
-            async for answer in ask(server, "/v1/chat/completions", **body):
-                if perf_counter() > until:
-                    gaps.extend(answer.gaps[8:])
-                    return
+            async with aclosing(ask(server, "/v1/chat/completions", **body)) as answers:
+                async for answer in answers:
+                    if perf_counter() > until:
+                        gaps.extend(answer.gaps[8:])
+                        return
 
         async def prompts() -> None:
             n = 0
@@ -211,9 +212,11 @@ async def leavers(server: Server, n: int) -> dict[str, Any]:
     """Clients that leave in the middle of their answer."""
 
     async def leave(i: int) -> None:
-        async for answer in ask(server, "/v1/chat/completions", messages=messages(SHORT.format(i)), ignore_eos=True):
-            if len(answer.steps) >= 3:
-                return
+        body = {"messages": messages(SHORT.format(i)), "ignore_eos": True}
+        async with aclosing(ask(server, "/v1/chat/completions", **body)) as answers:
+            async for answer in answers:
+                if len(answer.steps) >= 3:
+                    return
 
     async def wave(first: int, n: int) -> None:
         for start in range(first, first + n, 20):
@@ -272,18 +275,17 @@ GOALS = {
 
 
 async def measure(server: Server, model: str, args: argparse.Namespace) -> dict[str, Any]:
+    questions: dict[str, Callable[[], Awaitable[dict[str, Any]]]] = {
+        "crowd": lambda: crowd(server, args.clients, args.seconds),
+        "prompts": lambda: long_prompts(server, min(args.seconds, 20)),
+        "leavers": lambda: leavers(server, LEAVERS),
+        "http": lambda: http_cost(server, model, args.rounds),
+    }
     result: dict[str, Any] = {}
-    wanted = args.only.split(",")
-    if "crowd" in wanted:
-        result |= await crowd(server, args.clients, args.seconds)
+    for name in args.only.split(","):
+        print(f"measuring {name} …", file=sys.stderr)
+        result |= await questions[name]()
         await server.free()
-    if "prompts" in wanted:
-        result |= await long_prompts(server, min(args.seconds, 20))
-        await server.free()
-    if "leavers" in wanted:
-        result |= await leavers(server, LEAVERS)
-    if "http" in wanted:
-        result |= await http_cost(server, model, args.rounds)
     return result
 
 

@@ -19,6 +19,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SCALE_RATE = 0.1
 SHAPE_RATE = 0.04
 COMMON_RATE = 0.05
+GROWTH = 0.7  # of the growth measured from one size to the next, at least, whatever single steps seem to say
 STRAY = 0.25  # the shape may stray this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much (in logs) slower or quicker than predicted
 PER_TOKEN = 0.3  # of a first token's cost, before anything is known: between a GPU's and a slow CPU's
@@ -84,14 +85,15 @@ class CostCurve:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        """The table of the shape: straight lines between sizes, never falling."""
+        """The table of the shape: straight lines between sizes, growing nearly as fast as was measured."""
         known = sorted(self._logs)
         if not known:
             self._table = [0.0] + [1 + PER_TOKEN * n for n in range(64)]
             return
         values = [math.exp(self._logs[n]) for n in known]
         for i in range(1, len(values)):
-            values[i] = max(values[i], values[i - 1])
+            growth = math.exp(self._measured[known[i]] - self._measured[known[i - 1]]) - 1
+            values[i] = max(values[i], values[i - 1] * (1 + GROWTH * max(0.0, growth)))
         table = [0.0]
         table += [values[0]] * known[0]
         for (a, b), (x, y) in zip(pairwise(known), pairwise(values), strict=True):
