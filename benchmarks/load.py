@@ -157,6 +157,7 @@ async def crowd(server: Server, n_clients: int, seconds: float) -> dict[str, Any
 
     await asyncio.gather(*(client(i) for i in range(n_clients)))
     waits = [answer.wait for own in answers for answer in own]
+    n_tokens = sum(answer.timings.get("predicted_n", 0) for own in answers for answer in own)
     means = [mean(answer.wait for answer in own) for own in answers]
     return {
         "crowd_clients": n_clients,
@@ -166,7 +167,7 @@ async def crowd(server: Server, n_clients: int, seconds: float) -> dict[str, Any
         "crowd_wait_max_s": round(max(waits), 3),
         "crowd_slowest_client_over_median": round(max(means) / median(means), 3),
         "crowd_longest_wait_over_median": round(max(waits) / median(waits), 3),
-        "crowd_tokens_per_second": round(sum(len(a.steps) for own in answers for a in own) / seconds, 1),
+        "crowd_tokens_per_second": round(n_tokens / seconds, 1),
     }
 
 
@@ -240,12 +241,12 @@ async def http_cost(server: Server, model: str, rounds: int) -> dict[str, Any]:
     async def through_http() -> float:
         body = {"messages": messages(STORY), "temperature": 0, "max_tokens": 96, "ignore_eos": True}
         answer = await whole(server, "/v1/chat/completions", **body)
-        return (len(answer.steps) - 1) / (answer.steps[-1] - answer.steps[0])
+        return (answer.timings["predicted_n"] - 1) / (answer.steps[-1] - answer.steps[0])
 
     def through_library() -> float:
         chunks = engine.generate(chat(engine, STORY), max_tokens=96, temperature=0, ignore_eos=True)
-        times = [perf_counter() for _ in chunks]
-        return (len(times) - 1) / (times[-1] - times[0])
+        times = [(perf_counter(), len(chunk.pieces)) for chunk in chunks]
+        return (sum(n for _, n in times) - 1) / (times[-1][0] - times[0][0])
 
     ratios, speeds = [], []
     with Engine(model, n_ctx=2048) as engine:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from paceline.config import SamplingParams, SpeculativeParams
+from paceline.drafters import registry
 from paceline.errors import ConfigError, PromptError
 from paceline.library import Engine, with_overrides
 from paceline.server.errors import ApiError
@@ -52,11 +53,6 @@ class Job:
         if index == 0 or self.sampling.seed == -1:
             return self
         return replace(self, sampling=replace(self.sampling, seed=(self.sampling.seed + index) % 2**64))
-
-    def placement(self) -> dict[str, Any]:
-        """Where to run, as far as it is not the engine's own choice."""
-        given = {"cache_prompt": None if self.cache_prompt else False, "slot": self.slot}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 def job_of(engine: Engine, body: SamplingBody, prompt: list[int], defaults: Defaults) -> Job:
@@ -116,13 +112,18 @@ def speculative_of(engine: Engine, body: SamplingBody) -> SpeculativeParams:
     flat = {name: getattr(body, f"speculative_{name}") for name in ("n_max", "n_min", "p_min", "types")}
     given: dict[str, Any] = nested | {name: value for name, value in flat.items() if value is not None}
     if "types" in given:
-        given["types"] = types_of(given["types"])
+        given["types"] = types_of(engine, given["types"])
     return with_overrides(engine.settings.engine.speculative, given)
 
 
-def types_of(given: str | list[str]) -> tuple[str, ...]:
-    names = given.split(",") if isinstance(given, str) else given
-    return tuple(name.strip() for name in names if name.strip() and name.strip() != "none")
+def types_of(engine: Engine, given: str | list[str]) -> tuple[str, ...]:
+    """Drafters by name, of those the engine was started with; `none` is none of them."""
+    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    types = registry.canonical([name for name in names if name not in ("", "none")])
+    loaded = [stats.name for stats in engine.drafter_stats()]
+    if missing := [name for name in types if name not in loaded]:
+        raise ConfigError(f"drafter {missing[0]} is not loaded; this server has {', '.join(loaded) or 'none'}")
+    return tuple(types)
 
 
 def max_tokens_of(body: SamplingBody, default: int | None) -> int | None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from time import perf_counter
 
 from paceline.config import Settings
-from paceline.engine.request import Timings
+from paceline.engine.request import Event, Request, Timings
 from paceline.engine.slot import Slot
 from paceline.errors import PacelineError, QueueFull
-from paceline.library import Chunk, Engine, Generation
+from paceline.library import Chunk, Engine, Generation, stop_check
 from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.jobs import Defaults, Job
@@ -29,13 +29,37 @@ log = logging.getLogger("paceline")
 class Running:
     """One job at work. `chunks()` is read once; leaving it early frees the slot at once."""
 
-    def __init__(self, service: Service, job: Job, generation: Generation) -> None:
+    def __init__(self, service: Service, job: Job) -> None:
         self.service = service
         self.job = job
-        self.generation = generation
         self.id_slot = -1
         self._last = perf_counter()
         self._n_chunks = 0
+        self._engine = service.engine
+        self.generation = Generation(self._engine.vocab, job.stop)
+        self.generation.request = self._request()
+        self._engine.loop.submit(self.generation.request)
+
+    def _request(self) -> Request:
+        job = self.job
+        return Request(
+            prompt=job.prompt,
+            on_event=self._on_event,
+            sampling=job.sampling,
+            speculative=job.speculative,
+            max_tokens=job.max_tokens,
+            n_logprobs=job.n_logprobs,
+            stop=stop_check(self._engine.vocab, job.stop),
+            grammar=job.grammar.matcher() if job.grammar else None,
+            cache_prompt=job.cache_prompt,
+            slot=job.slot,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        """On the engine's thread, where a request's slot is certain."""
+        if self.id_slot < 0 and (slot := self._slot()):
+            self.id_slot = slot.seq
+        self.generation.on_event(event)
 
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         try:
@@ -48,8 +72,6 @@ class Running:
 
     def _observe(self, chunk: Chunk) -> None:
         now = perf_counter()
-        if not self._n_chunks:
-            self.id_slot = slot.seq if (slot := self._slot()) else -1
         self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
         self._last = now
         self._n_chunks += 1
@@ -62,8 +84,7 @@ class Running:
         return slot.timings() if slot else Timings()
 
     def _slot(self) -> Slot | None:
-        slots = self.service.engine.core.slots
-        return next((slot for slot in slots if slot.request is self.generation.request), None)
+        return next((slot for slot in self._engine.core.slots if slot.request is self.generation.request), None)
 
 
 class Service:
@@ -158,7 +179,8 @@ class Service:
         started: list[Running] = []
         try:
             for job in jobs:
-                started += [self._start(job)]
+                started += [Running(self, job)]
+                self.running.add(started[-1])
         except QueueFull as error:
             self._give_up(started)
             raise unavailable(str(error), self._seconds_until_free()) from error
@@ -166,21 +188,6 @@ class Service:
             self._give_up(started)
             raise
         return started
-
-    def _start(self, job: Job) -> Running:
-        generation = self.engine.generate(
-            job.prompt,
-            max_tokens=job.max_tokens,
-            sampling=job.sampling,
-            stop=job.stop,
-            speculative=job.speculative,
-            logprobs=job.n_logprobs,
-            grammar=job.grammar,
-            **job.placement(),
-        )
-        running = Running(self, job, generation)
-        self.running.add(running)
-        return running
 
     def _give_up(self, started: Sequence[Running]) -> None:
         for running in started:

@@ -54,7 +54,7 @@ def stats_json(service: Service) -> dict[str, Any]:
         "n_waiting": len(engine.core.queue),
         "speed": round(service.metrics.tokens_per_second, 2),
         "drafters": [drafter_json(stats) for stats in engine.drafter_stats()],
-        "speedup": estimated_speedup(service),
+        "speedup": None if engine.speedup is None else round(engine.speedup, 3),
     }
 
 
@@ -69,19 +69,12 @@ def drafter_json(stats: DrafterStats) -> dict[str, Any]:
     }
 
 
-def estimated_speedup(service: Service) -> float | None:
-    """The planner's own estimate, where it has one."""
-    estimate = getattr(service.engine, "speedup", None)
-    value = estimate() if callable(estimate) else estimate
-    return round(value, 3) if isinstance(value, float) else None
-
-
 # -- files
 
 
 def save(service: Service, slot: int, name: str) -> dict[str, Any]:
     path = slot_file(service, name)
-    (n_tokens, n_bytes), ms = timed(lambda: action(service, "save_slot")(check_slot(service, slot), str(path)))
+    (n_tokens, n_bytes), ms = timed(lambda: service.engine.save_slot(check_slot(service, slot), str(path)))
     return {"id_slot": slot, "filename": name, "n_saved": n_tokens, "n_written": n_bytes, "timings": {"save_ms": ms}}
 
 
@@ -89,19 +82,12 @@ def restore(service: Service, slot: int, name: str) -> dict[str, Any]:
     path = slot_file(service, name)
     if not path.is_file():
         raise not_found(f"there is no saved slot {name!r}")
-    (n_tokens, n_bytes), ms = timed(lambda: action(service, "restore_slot")(check_slot(service, slot), str(path)))
+    (n_tokens, n_bytes), ms = timed(lambda: service.engine.restore_slot(check_slot(service, slot), str(path)))
     return {"id_slot": slot, "filename": name, "n_restored": n_tokens, "n_read": n_bytes, "timings": {"restore_ms": ms}}
 
 
 def erase(service: Service, slot: int) -> dict[str, Any]:
-    return {"id_slot": slot, "n_erased": action(service, "erase_slot")(check_slot(service, slot))}
-
-
-def action(service: Service, name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] | None = getattr(service.engine, name, None)
-    if found is None:
-        raise not_supported("this version of the engine cannot save, restore or erase slots yet")
-    return found
+    return {"id_slot": slot, "n_erased": service.engine.erase_slot(check_slot(service, slot))}
 
 
 def check_slot(service: Service, slot: int) -> int:

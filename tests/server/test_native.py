@@ -195,6 +195,36 @@ def test_what_is_off_says_how_to_turn_it_on(target: str, tmp_path: Path) -> None
         assert server.http.post("/slots/0?action=restore", json={"filename": "none"}).status_code == 404
 
 
+def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> None:
+    prompt = "A long enough prompt to be worth remembering. " * 4
+
+    def ask(server: Live) -> tuple[str, int]:
+        reply = server.post("/completion", prompt=prompt, n_predict=8, temperature=0, id_slot=0).json()
+        return reply["content"], reply["timings"]["cache_n"]
+
+    params = ServerParams(port=0, slot_save_path=str(tmp_path))
+    with live(settings(target), params) as server:
+        text, _ = ask(server)
+        saved = server.http.post("/slots/0?action=save", json={"filename": "kept.bin"}).json()
+        assert saved["n_saved"] >= len(prompt)
+        assert saved["n_written"] == (tmp_path / "kept.bin").stat().st_size
+        assert saved["timings"]["save_ms"] > 0
+        assert server.http.post("/slots/0?action=erase").json()["n_erased"] == saved["n_saved"]
+        assert ask(server) == (text, 0)
+        server.http.post("/slots/0?action=erase")
+        restored = server.http.post("/slots/0?action=restore", json={"filename": "kept.bin"}).json()
+        assert restored["n_restored"] == saved["n_saved"]
+        assert restored["n_read"] == saved["n_written"]
+        again, n_cached = ask(server)
+        assert again == text
+        assert n_cached == len(prompt) - 1
+        (tmp_path / "broken.bin").write_bytes(b"nonsense")
+        broken = server.http.post("/slots/0?action=restore", json={"filename": "broken.bin"})
+        assert 400 <= broken.status_code < 500
+        assert server.http.post("/slots/7?action=erase").status_code == 404
+        assert ask(server)[0] == text
+
+
 def test_infill_needs_a_model_that_can(tiny: Live) -> None:
     reply = tiny.post("/infill", input_prefix="def f(", input_suffix="return 1")
     assert reply.status_code == 400
