@@ -241,7 +241,7 @@ async def http_cost(server: Server, model: str, rounds: int) -> dict[str, Any]:
     async def through_http() -> float:
         body = {"messages": messages(STORY), "temperature": 0, "max_tokens": 96, "ignore_eos": True}
         answer = await whole(server, "/v1/chat/completions", **body)
-        return (answer.timings["predicted_n"] - 1) / (answer.steps[-1] - answer.steps[0])
+        return float((answer.timings["predicted_n"] - 1) / (answer.steps[-1] - answer.steps[0]))
 
     def through_library() -> float:
         chunks = engine.generate(chat(engine, STORY), max_tokens=96, temperature=0, ignore_eos=True)

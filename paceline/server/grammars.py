@@ -28,6 +28,12 @@ class Grammars:
         self._kept: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
+    def wanted(self, body: SamplingBody) -> bool:
+        """Whether this request may need one compiled."""
+        default = self._default
+        fields = (body, "grammar"), (body, "json_schema"), (body, "response_format"), (body, "tool_choice")
+        return bool(default.grammar or default.json_schema) or any(getattr(*field, None) for field in fields)
+
     def of(self, body: SamplingBody) -> Grammar | None:
         """llama-server's two fields, in any kind of request; the command line's when there is none."""
         if not body.grammar and body.json_schema is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -71,19 +70,19 @@ def add_completion(router: APIRouter, service: Service) -> None:
     @router.post("/completion")
     @router.post("/completions", include_in_schema=False)
     async def completion(request: Request, body: NativeBody) -> Response:
-        jobs, wishes = await asyncio.to_thread(native_jobs, service, body)
+        jobs, wishes = await service.prepare(native_jobs, body)
         return await answer(request, jobs, wishes)
 
     @router.post("/infill")
     async def infill(request: Request, body: InfillBody) -> Response:
-        jobs, wishes = await asyncio.to_thread(infill_jobs, service, body)
+        jobs, wishes = await service.prepare(infill_jobs, body)
         return await answer(request, jobs, wishes)
 
     async def answer(request: Request, jobs: list[Job], wishes: Wishes) -> Response:
         runnings = service.start(jobs)
         engine = service.engine
         reply = NativeStream(service.model_name, engine.vocab, engine.n_ctx, runnings, wishes)
-        return await send(request, reply, stream=jobs[0].stream)
+        return await send(request, reply, runnings)
 
 
 def add_tokens(router: APIRouter, service: Service) -> None:

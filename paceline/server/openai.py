@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,7 +16,7 @@ from paceline.server.chat_reply import ChatStream, Rules
 from paceline.server.errors import Json, not_supported
 from paceline.server.jobs import Job, check_model, job_of, prompts_of
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody, EmbeddingsBody
-from paceline.server.service import Service
+from paceline.server.service import Running, Service
 from paceline.server.sse import ClientGone, EventStream, unless_gone
 from paceline.server.text_reply import TextStream
 from paceline.text.grammar import Grammar
@@ -32,31 +31,35 @@ class Reply(Protocol):
     async def whole(self) -> Any: ...
 
 
-async def send(request: Request, reply: Reply, *, stream: bool) -> Response:
+async def send(request: Request, reply: Reply, runnings: Sequence[Running]) -> Response:
+    """However it ends, what was started is closed."""
+    try:
+        if runnings[0].job.stream:
+            return await begun(request, reply.events(), lambda: close(runnings))
+        whole = await unless_gone(request, reply.whole())
+    except ClientGone:
+        close(runnings)
+        return Response(status_code=CLIENT_GONE)
+    except BaseException:
+        close(runnings)
+        raise
+    close(runnings)
+    return Json(whole)
+
+
+async def begun(request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> EventStream:
     """The first event decides: before it an error has a status of its own."""
-    if not stream:
-        try:
-            return Json(await unless_gone(request, reply.whole()))
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE)
-    events = reply.events()
     try:
         first = await unless_gone(request, anext(events))
-    except BaseException as error:
+    except BaseException:
         await events.aclose()
-        if isinstance(error, ClientGone):
-            return Response(status_code=CLIENT_GONE)
         raise
-    return EventStream(prefixed(first, events))
+    return EventStream(first, events, on_close)
 
 
-async def prefixed(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    try:
-        yield first
-        async for item in rest:
-            yield item
-    finally:
-        await rest.aclose()
+def close(runnings: Sequence[Running]) -> None:
+    for running in runnings:
+        running.close()
 
 
 def routes(service: Service) -> APIRouter:
@@ -75,14 +78,14 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
-        job, rules = await asyncio.to_thread(chat_job, service, body)
+        job, rules = await service.prepare(chat_job, body)
         runnings = service.start([job.numbered(index) for index in range(body.n or 1)])
         reply = ChatStream(service.model_name, service.engine.vocab, runnings, rules)
-        return await send(request, reply, stream=job.stream)
+        return await send(request, reply, runnings)
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
-        jobs, echoes = await asyncio.to_thread(text_jobs, service, body)
+        jobs, echoes = await service.prepare(text_jobs, body)
         runnings = service.start(jobs)
         usage = bool(body.stream_options and body.stream_options.include_usage)
         reply = TextStream(
@@ -93,7 +96,7 @@ def routes(service: Service) -> APIRouter:
             n_choices=body.n or 1,
             include_usage=usage,
         )
-        return await send(request, reply, stream=bool(body.stream))
+        return await send(request, reply, runnings)
 
     @router.post("/v1/embeddings")
     @router.post("/embeddings", include_in_schema=False)

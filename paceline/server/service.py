@@ -7,9 +7,11 @@ import logging
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 from paceline.config import Settings
 from paceline.engine.request import Event, Request, Timings
@@ -21,9 +23,14 @@ from paceline.server.grammars import Grammars
 from paceline.server.jobs import Defaults, Job
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
+from paceline.server.schema import SamplingBody
 from paceline.text.chat import CHATML, ChatTemplate
 
 log = logging.getLogger("paceline")
+
+MAX_COMPILING = 32
+Body = TypeVar("Body", bound=SamplingBody)
+Prepared = TypeVar("Prepared")
 
 
 class Running:
@@ -35,6 +42,7 @@ class Running:
         self.id_slot = -1
         self._last = perf_counter()
         self._n_chunks = 0
+        self._closed = False
         self._engine = service.engine
         self.generation = Generation(self._engine.vocab, job.stop)
         self.generation.request = self._request()
@@ -68,6 +76,12 @@ class Running:
                     self._observe(chunk)
                     yield chunk
         finally:
+            self.close()
+
+    def close(self) -> None:
+        """Nobody reads any more. Idempotent; every way out of a request passes here."""
+        if not self._closed:
+            self._closed = True
             self.service.leave(self)
 
     def _observe(self, chunk: Chunk) -> None:
@@ -105,6 +119,8 @@ class Service:
         self._template: ChatTemplate | None = None
         self._closing = False
         self._draining: set[asyncio.Task[None]] = set()
+        self._compiling = ThreadPoolExecutor(1, "paceline-grammars")
+        self._n_compiling = 0
 
     # -- loading
 
@@ -174,6 +190,17 @@ class Service:
 
     # -- requests
 
+    async def prepare(self, work: Callable[[Service, Body], Prepared], body: Body) -> Prepared:
+        """Templates and tokens, off the event loop. Grammars have a thread of their own: one may take a minute."""
+        pool = self._compiling if self.grammars.wanted(body) else None
+        if pool and self._n_compiling >= MAX_COMPILING:
+            raise unavailable("too many grammars are waiting to be compiled", 10)
+        self._n_compiling += bool(pool)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, self, body)
+        finally:
+            self._n_compiling -= bool(pool)
+
     def start(self, jobs: Sequence[Job]) -> list[Running]:
         """All of them or none."""
         started: list[Running] = []
@@ -191,8 +218,7 @@ class Service:
 
     def _give_up(self, started: Sequence[Running]) -> None:
         for running in started:
-            running.generation.cancel()
-            self.leave(running)
+            running.close()
 
     def leave(self, running: Running) -> None:
         """Its reader is done. One that was cancelled is read to its end on the side, for the records."""
@@ -231,5 +257,6 @@ class Service:
     def close(self) -> None:
         """Blocks until the engine's thread has ended."""
         self._closing = True
+        self._compiling.shutdown(wait=False, cancel_futures=True)
         if self._engine:
             self._engine.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -55,10 +55,18 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None], stall_s: float = STALL_S) -> None:
+    def __init__(
+        self,
+        first: bytes,
+        events: AsyncGenerator[bytes, None],
+        on_close: Callable[[], None],
+        stall_s: float = STALL_S,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
+        self._first = first
         self._events = events
+        self._on_close = on_close
         self._stall_s = stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,19 +77,23 @@ class EventStream(Response):
         finally:
             await ended(pump, watch)
             await self._events.aclose()
+            self._on_close()
 
     async def _pump(self, send: Send) -> None:
         with suppress(TimeoutError, OSError):
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
+                await self._body(send, self._first)
                 async for data in self._events:
-                    await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
+                    await self._body(send, data)
             except (TimeoutError, OSError):
                 raise
             except Exception as error:
-                body = event(api_error(error).body())
-                await self._send(send, {"type": "http.response.body", "body": body, "more_body": True})
-            await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+                await self._body(send, event(api_error(error).body()))
+            await self._body(send, b"", more=False)
+
+    async def _body(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        await self._send(send, {"type": "http.response.body", "body": data, "more_body": more})
 
     async def _send(self, send: Send, message: dict[str, object]) -> None:
         async with asyncio.timeout(self._stall_s):

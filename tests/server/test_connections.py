@@ -12,12 +12,15 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, MutableMapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from paceline.server.middleware import ApiKey
+from paceline.server.openai import send
 from paceline.server.params import ServerParams
 from paceline.server.sse import EventStream
 from tests.server.live import Live, live, settings
@@ -114,17 +117,19 @@ def test_a_client_that_stops_reading_does_not_slow_the_others(target: str) -> No
 
 
 def test_a_stalled_stream_is_cut_off() -> None:
-    closed = []
+    closed: list[str] = []
+    sent: list[bytes] = []
 
     async def endless() -> AsyncGenerator[bytes, None]:
         try:
             while True:
-                yield b"data: x\n\n"
+                yield b"more"
         finally:
-            closed.append(True)
+            closed.append("events")
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.body":
+        sent.append(message.get("body", b"start"))
+        if len(sent) == 4:
             await asyncio.Event().wait()
 
     async def receive() -> MutableMapping[str, Any]:
@@ -132,10 +137,37 @@ def test_a_stalled_stream_is_cut_off() -> None:
         raise AssertionError
 
     async def serve() -> None:
-        await asyncio.wait_for(EventStream(endless(), stall_s=0.05)({"type": "http"}, receive, send), 5)
+        stream = EventStream(b"first", endless(), lambda: closed.append("request"), stall_s=0.05)
+        await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
 
     asyncio.run(serve())
-    assert closed
+    assert sent == [b"start", b"first", b"more", b"more"]
+    assert closed == ["events", "request"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_is_gone_before_anything_ran_leaves_nothing_behind(stream: bool) -> None:
+    closed: list[bool] = []
+    job = SimpleNamespace(stream=stream)
+    running: Any = SimpleNamespace(job=job, close=lambda: closed.append(True))
+
+    class Never:
+        async def events(self) -> AsyncGenerator[bytes, None]:
+            await asyncio.Event().wait()
+            yield b""
+
+        async def whole(self) -> Any:
+            await asyncio.Event().wait()
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def serve() -> int:
+        response = await send(Request({"type": "http"}, receive), Never(), [running])
+        return response.status_code
+
+    assert asyncio.run(serve()) == 499
+    assert closed == [True]
 
 
 # -- keys
