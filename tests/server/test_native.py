@@ -206,7 +206,8 @@ def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> Non
     with live(settings(target), params) as server:
         text, _ = ask(server)
         saved = server.http.post("/slots/0?action=save", json={"filename": "kept.bin"}).json()
-        assert saved["n_saved"] >= len(prompt)
+        n_prompt = len(server.post("/tokenize", content=prompt).json()["tokens"])
+        assert saved["n_saved"] >= n_prompt
         assert saved["n_written"] == (tmp_path / "kept.bin").stat().st_size
         assert saved["timings"]["save_ms"] > 0
         assert server.http.post("/slots/0?action=erase").json()["n_erased"] == saved["n_saved"]
@@ -217,7 +218,7 @@ def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> Non
         assert restored["n_read"] == saved["n_written"]
         again, n_cached = ask(server)
         assert again == text
-        assert n_cached == len(prompt) - 1
+        assert n_cached == n_prompt - 1
         (tmp_path / "broken.bin").write_bytes(b"nonsense")
         broken = server.http.post("/slots/0?action=restore", json={"filename": "broken.bin"})
         assert 400 <= broken.status_code < 500
