@@ -3,7 +3,8 @@
 from paceline.config import SamplingParams, Settings, SpeculativeParams
 from paceline.engine.request import Timings, Token
 from paceline.errors import PacelineError
-from paceline.library import Chunk, Engine, Finish, Generation, Piece
+from paceline.generation import Chunk, Finish, Generation, Piece
+from paceline.library import Engine
 
 __version__ = "0.1.0"
 

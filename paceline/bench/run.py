@@ -18,7 +18,8 @@ from paceline.bench.oracle import Oracle
 from paceline.config import SamplingParams, Settings
 from paceline.engine.request import Timings
 from paceline.errors import DecodeError, RequestError
-from paceline.library import Engine, Generation
+from paceline.generation import Generation
+from paceline.library import Engine
 
 WARM_UP = "Count from one to twenty, then write a short poem about the sea."
 N_WARM_UP = 24

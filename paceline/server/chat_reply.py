@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.library import Finish, Piece
+from paceline.generation import Finish, Piece
 from paceline.llama.model import Vocab
 from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
 from paceline.server.service import Running

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
-from paceline.library import Chunk
+from paceline.generation import Chunk
 
 if TYPE_CHECKING:
     from paceline.server.service import Service

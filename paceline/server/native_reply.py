@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from paceline.library import Finish, Piece
+from paceline.generation import Finish, Piece
 from paceline.llama.model import Vocab
 from paceline.server.jobs import Job
 from paceline.server.reply import logprobs_json, pieces_json, timings_json

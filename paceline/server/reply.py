@@ -9,7 +9,7 @@ from typing import Any
 from paceline import __version__
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
-from paceline.library import Piece
+from paceline.generation import Piece
 from paceline.llama.model import Vocab
 from paceline.server.service import Running
 

@@ -17,7 +17,8 @@ from paceline.config import Settings
 from paceline.engine.request import Event, Request, Timings
 from paceline.engine.slot import Slot
 from paceline.errors import PacelineError, QueueFull
-from paceline.library import Chunk, Engine, Generation, stop_check
+from paceline.generation import Chunk, Generation, stop_check
+from paceline.library import Engine
 from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.jobs import Defaults, Job

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from paceline.errors import EngineClosed
-from paceline.library import Finish, Piece
+from paceline.generation import Finish, Piece
 from paceline.server.service import Running
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from paceline.library import Piece
+from paceline.generation import Piece
 from paceline.llama.model import Vocab
 from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
 from paceline.server.service import Running
