@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.common import chat, draft_model
+from benchmarks.common import draft_model
 from paceline import Engine
 from paceline.bench.suite import SUITE
 from paceline.models import demo_copy
@@ -49,7 +49,7 @@ def run(
     with Engine(
         model, n_ctx=1024 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **drafter_options(drafter, model)
     ) as engine:
-        jobs = [(chat(engine, text)[:MAX_PROMPT], sampling) for sampling in SAMPLINGS for text in texts]
+        jobs = [(engine.tokenize(text)[:MAX_PROMPT], sampling) for sampling in SAMPLINGS for text in texts]
         running = [engine.generate(tokens, max_tokens=n, **sampling) for tokens, sampling in jobs]
         for generation, (_, sampling) in track(list(zip(running, jobs, strict=True)), label, console=console):
             out.append(generation.text())
