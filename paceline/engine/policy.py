@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol
 
 from paceline.drafters.base import Draft
 from paceline.engine.calibration import Bias, Calibration
+from paceline.engine.memory import common_prefix
 from paceline.engine.planner import Planner
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
@@ -164,7 +166,7 @@ class AutoPolicy:
             return hope > 0
         chances = self._chances(slot, slot.draft)
         n, worth = self.planner.best_length(chances, n_slots)
-        reached = cumulate(chances)
+        reached = prod(chances)
         if n == len(slot.draft) < want.limit and reached > LIKELY:
             return reached * hope > 0
         slot.draft.cut(n)
@@ -181,7 +183,7 @@ class AutoPolicy:
         slots = [want.slot for want in asked]
         kept = [slot.draft for slot in slots]
         for slot in slots:
-            likely = slot.draft.tokens and cumulate(self._chances(slot, slot.draft)) > LIKELY
+            likely = slot.draft.tokens and prod(self._chances(slot, slot.draft)) > LIKELY
             slot.draft = slot.draft if likely else Proposal()
         limits = [PROBE_LENGTH if probing else want.limit - len(want.slot.draft) for want in asked]
         stops = [self._stop_rule(want.slot, name, limit, n_slots) for want, limit in zip(asked, limits, strict=True)]
@@ -208,11 +210,11 @@ class AutoPolicy:
         """For the model, token by token: can going on still pay?"""
         calibration, bias = self._calibration(name), self._bias(slot, name)
         n_ahead = len(slot.draft)
-        reached = cumulate(self._chances(slot, slot.draft))
+        reached = prod(self._chances(slot, slot.draft))
         mean = calibration.mean
 
         def go_on(confidence: Sequence[float]) -> bool:
-            chance = reached * cumulate(calibration.chances(confidence, bias))
+            chance = reached * prod(calibration.chances(confidence, bias))
             n = n_ahead + len(confidence)
             return self.planner.pays_to_go_on(chance, mean, n, n_slots, limit - len(confidence))
 
@@ -251,7 +253,7 @@ class AutoPolicy:
             if list(emitted[:n_ahead]) != list(ahead) or len(emitted) <= n_ahead:
                 continue
             shown = emitted[n_ahead:]
-            n_right = n_same(draft.tokens, shown)
+            n_right = common_prefix(draft.tokens, shown)
             calibration = self._calibration(draft.source)
             bias = view.biases.setdefault(draft.source, Bias())
             bias.learn(calibration.chances(draft.confidence, bias.value), n_right, len(shown))
@@ -267,19 +269,3 @@ class AutoPolicy:
         self._seconds_drafting = 0.0
         self._seconds_total += total
         self.planner.observe(n_slots, n_emitted, total)
-
-
-def n_same(a: Sequence[int], b: Sequence[int]) -> int:
-    n = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        n += 1
-    return n
-
-
-def cumulate(chances: Sequence[float]) -> float:
-    reached = 1.0
-    for chance in chances:
-        reached *= chance
-    return reached
