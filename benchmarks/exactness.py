@@ -1,6 +1,9 @@
 """Is the text the same, to the byte, whatever drafts? Every drafter x sampling x slots x precision, against no drafter.
 
-python -m benchmarks.exactness --prompts 40 -n 24 --kinds Q4_1,Q8_0
+python -m benchmarks.exactness --prompts 40 -n 16 --kinds Q4_1,Q8_0
+python -m benchmarks.exactness --drafters ngram-map-k,ngram-mod+suffix,suffix+model
+
+Texts are short, so look-ups are set to match short runs of tokens: otherwise they would draft nothing.
 """
 
 from __future__ import annotations
@@ -16,41 +19,61 @@ from rich.progress import track
 from benchmarks.common import draft_model
 from paceline import Engine
 from paceline.bench.suite import SUITE
+from paceline.config import (
+    ContextParams,
+    DrafterSettings,
+    EngineParams,
+    ModelParams,
+    NgramModParams,
+    NgramParams,
+    Settings,
+)
 from paceline.models import demo_copy
 
 SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     *({"temperature": 0.8, "seed": seed} for seed in (1, 2, 3)),
 ]
-MAX_PROMPT = 96
+MAX_PROMPT = 64
+SHORT = DrafterSettings(
+    ngram_simple=NgramParams(size_n=2, size_m=6),
+    ngram_map_k=NgramParams(size_n=2, size_m=6),
+    ngram_map_k4v=NgramParams(size_n=2, size_m=6),
+    ngram_mod=NgramModParams(n_match=3, n_min=2, n_max=8),
+)
 
 
-def drafter_options(name: str, model: str) -> dict[str, Any]:
-    """Engine options by the names this benchmark uses: none, auto, self, model, or look-up types joined with +."""
-    if name == "none":
-        return {"spec_types": []}
-    if name == "auto":
-        return {"draft": draft_model()}
-    if name == "self":
-        return {"spec_types": ["draft-simple"], "draft": model, "spec_policy": "fixed"}
-    types = ["draft-simple" if part == "model" else part for part in name.split("+")]
-    draft = draft_model() if "draft-simple" in types else None
-    return {"spec_types": types, "draft": draft, "spec_policy": "fixed"}
+def settings(kind: str, drafter: str, n_slots: int) -> Settings:
+    """By the names this benchmark uses: none, auto, self, model, or types joined with +."""
+    path, _ = demo_copy(kind)
+    types = {"none": [], "auto": ["suffix", "model"], "self": ["model"]}.get(drafter, drafter.split("+"))
+    draft = path if drafter == "self" else draft_model()
+    context = ContextParams(n_ctx=1024 * n_slots, n_threads=2)
+    return Settings(
+        model=ModelParams(path=path),
+        draft=ModelParams(path=draft) if "model" in types else None,
+        context=context,
+        draft_context=context,
+        engine=EngineParams(
+            n_slots=n_slots,
+            exact=True,
+            spec_types=tuple("draft-simple" if name == "model" else name for name in types),
+            spec_policy="auto" if drafter == "auto" else "fixed",
+            drafters=SHORT,
+        ),
+    )
 
 
 def run(
     kind: str, drafter: str, n_slots: int, texts: list[str], n: int, console: Console
 ) -> tuple[list[str], Counter[str]]:
     """All texts in a fixed order, and how many tokens were drafted and accepted, greedy and sampled."""
-    model, _ = demo_copy(kind)
     counts: Counter[str] = Counter()
     out = []
-    label = f"{kind} {drafter} x{n_slots}"
-    with Engine(
-        model, n_ctx=1024 * n_slots, n_slots=n_slots, n_threads=2, exact=True, **drafter_options(drafter, model)
-    ) as engine:
+    with Engine.from_settings(settings(kind, drafter, n_slots)) as engine:
         jobs = [(engine.tokenize(text)[:MAX_PROMPT], sampling) for sampling in SAMPLINGS for text in texts]
         running = [engine.generate(tokens, max_tokens=n, **sampling) for tokens, sampling in jobs]
+        label = f"{kind} {drafter} x{n_slots}"
         for generation, (_, sampling) in track(list(zip(running, jobs, strict=True)), label, console=console):
             out.append(generation.text())
             assert generation.finish
@@ -64,7 +87,7 @@ def run(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=40)
-    parser.add_argument("-n", type=int, default=24)
+    parser.add_argument("-n", type=int, default=16)
     parser.add_argument("--kinds", default="Q4_1,Q8_0")
     parser.add_argument("--drafters", default="ngram-simple,model,self,auto")
     parser.add_argument("--slots", default="1,4")

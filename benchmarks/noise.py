@@ -70,7 +70,9 @@ def main() -> None:
     shared: Callable[..., Any] = drafting.noise_of
     table = Table("draft", "acceptance", "tokens per step", "drafted")
     result: dict[str, Any] = {}
-    with Engine(path, draft=draft_model(), n_ctx=4096, n_threads=2) as engine:
+    with Engine(
+        path, draft=draft_model(), n_ctx=4096, n_threads=2, spec_types=["draft-simple"], spec_policy="fixed"
+    ) as engine:
         for name, noise in (("shared noise", shared), ("greedy", lambda *_: None)):
             drafting.noise_of = noise
             row = result[name] = acceptance(engine, texts, args.n, args.temp)

@@ -21,6 +21,7 @@ from paceline.models import demo_copy
 # Greedy, but kept from repeating itself: a small model falls into a loop otherwise, where every draft is right. Exact,
 # so that both windows write the same text; four tokens whatever their confidence, so that drafting time compares.
 GREEDY: dict[str, Any] = {"temperature": 0, "dry_multiplier": 1.0, "dry_penalty_last_n": -1, "ignore_eos": True}
+DRAFT_ONLY: dict[str, Any] = {"spec_types": ["draft-simple"], "spec_policy": "fixed", "n_threads": 2}
 WISHES = {"n_max": 4, "p_min": 0.0}
 PROMPT = "Write a very long story about a caravan that crosses a desert, with many people who tell each other stories."
 
@@ -41,7 +42,7 @@ def generate(kind: str, draft: str, window: int, n: int) -> tuple[list[Mark], fl
     path, _ = demo_copy(kind)
     marks = []
     with (
-        Engine(path, draft=draft, draft_window=window, n_ctx=n + 256, n_threads=2, exact=True) as engine,
+        Engine(path, draft=draft, draft_window=window, n_ctx=n + 256, exact=True, **DRAFT_ONLY) as engine,
         Progress(console=Console(stderr=True)) as bar,
     ):
         task = bar.add_task(f"-cd {window}", total=n)
@@ -71,7 +72,7 @@ def part(marks: list[Mark], start: int, end: int) -> dict[str, float]:
 def long_prompt(kind: str, draft: str, n_tokens: int) -> dict[str, Any]:
     """A prompt far longer than the draft's batch and window."""
     path, _ = demo_copy(kind)
-    with Engine(path, draft=draft, n_ctx=n_tokens + 256, n_threads=2) as engine:
+    with Engine(path, draft=draft, n_ctx=n_tokens + 256, **DRAFT_ONLY) as engine:
         tokens = engine.tokenize("The caravan went on, and on the next day it rained. " * (n_tokens // 8))[:n_tokens]
         generation = engine.generate(tokens, max_tokens=32, temperature=0, ignore_eos=True)
         generation.text()
