@@ -1,6 +1,6 @@
 """Is the text the same, to the byte, whatever drafts? Every drafter x sampling x slots x precision, against no drafter.
 
-python -m benchmarks.exactness --prompts 40 -n 16 --kinds Q4_1,Q8_0
+python -m benchmarks.exactness --prompts 40 -n 12 --kinds Q4_1,Q8_0
 python -m benchmarks.exactness --drafters ngram-map-k,ngram-mod+suffix,suffix+model
 
 Texts are short, so look-ups are set to match short runs of tokens: otherwise they would draft nothing.
@@ -34,7 +34,7 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     *({"temperature": 0.8, "seed": seed} for seed in (1, 2, 3)),
 ]
-MAX_PROMPT = 64
+MAX_PROMPT = 32
 SHORT = DrafterSettings(
     ngram_simple=NgramParams(size_n=2, size_m=6),
     ngram_map_k=NgramParams(size_n=2, size_m=6),
@@ -87,7 +87,7 @@ def run(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=40)
-    parser.add_argument("-n", type=int, default=16)
+    parser.add_argument("-n", type=int, default=12)
     parser.add_argument("--kinds", default="Q4_1,Q8_0")
     parser.add_argument("--drafters", default="ngram-simple,model,self,auto")
     parser.add_argument("--slots", default="1,4")

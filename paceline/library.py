@@ -187,10 +187,13 @@ class Engine:
 
     @property
     def chat_template(self) -> ChatTemplate:
-        spelled = [
-            self.vocab.render(t, special=True).decode() if t >= 0 else "" for t in (self.vocab.bos, self.vocab.eos)
-        ]
-        return ChatTemplate(self.model.chat_template or CHATML, *spelled)
+        return self.template_of(self.model.chat_template or CHATML)
+
+    def template_of(self, source: str) -> ChatTemplate:
+        """A chat template of somebody's own, with this model's special tokens."""
+        vocab = self.vocab
+        bos, eos = (vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos))
+        return ChatTemplate(source, bos, eos, adds_bos=vocab.add_bos)
 
     @cached_property
     def grammars(self) -> GrammarCompiler:

@@ -12,6 +12,7 @@ import pytest
 
 from paceline import Engine, Generation
 from paceline.errors import ConfigError, ContextFull, ModelError, PromptError, RequestError, VocabMismatch
+from tests.tiny import write_encoder
 
 pytestmark = pytest.mark.model
 
@@ -176,6 +177,8 @@ def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> 
     (tmp_path / "half.gguf").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ModelError, match="cannot load"):
         Engine(str(tmp_path / "half.gguf"))
+    with pytest.raises(ModelError, match="needs an encoder"):
+        Engine(write_encoder(tmp_path / "t5.gguf"))
     with pytest.raises(VocabMismatch, match="token 65 is 'A' for the target and 'changed'"):
         Engine(target, draft=str(models / "other-vocab.gguf"))
     with pytest.raises(VocabMismatch, match="266 tokens and draft 666"):

@@ -20,6 +20,9 @@ def gpt2_spelling(data: bytes) -> str:
     return "".join(table[b] for b in data)
 
 
+TOKENS = [gpt2_spelling(b) for b in BYTES] + [t.decode() for t in SPECIAL] + [gpt2_spelling(w) for w in WORDS]
+
+
 def write_model(
     path: Path,
     *,
@@ -35,29 +38,13 @@ def write_model(
 ) -> str:
     """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones)."""
     rng = np.random.default_rng(seed)
-    tokens = [gpt2_spelling(b) for b in BYTES] + [t.decode() for t in SPECIAL] + [gpt2_spelling(w) for w in WORDS]
-    tokens += [f"[unused{i}]" for i in range(n_extra)]
+    tokens = [*TOKENS, *(f"[unused{i}]" for i in range(n_extra))]
     if changed_token is not None:
         tokens[changed_token] = "changed"
-    kinds = [gguf.TokenType.NORMAL] * len(tokens)
-    kinds[256] = kinds[257] = gguf.TokenType.CONTROL
     writer = gguf.GGUFWriter(str(path), arch)
-    writer.add_context_length(n_ctx)
-    writer.add_embedding_length(n_embd)
-    writer.add_block_count(n_layer)
-    writer.add_feed_forward_length(2 * n_embd)
-    writer.add_head_count(n_head)
-    writer.add_head_count_kv(n_head)
-    writer.add_layer_norm_rms_eps(1e-5)
+    add_shape(writer, n_embd, n_layer, n_head, n_ctx)
     writer.add_rope_dimension_count(n_embd // n_head)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types(kinds)
-    writer.add_token_merges([f"{gpt2_spelling(b'e')} {gpt2_spelling(b'r')}"])
-    writer.add_bos_token_id(257)
-    writer.add_eos_token_id(256)
-    writer.add_add_bos_token(False)
+    add_vocab(writer, tokens)
 
     def add(name: str, *shape: int) -> None:
         writer.add_tensor(name, (rng.standard_normal(shape) * scale / np.sqrt(shape[-1])).astype(np.float32))
@@ -76,8 +63,52 @@ def write_model(
         add(f"blk.{i}.ffn_gate.weight", 2 * n_embd, n_embd)
         add(f"blk.{i}.ffn_up.weight", 2 * n_embd, n_embd)
         add(f"blk.{i}.ffn_down.weight", n_embd, 2 * n_embd)
+    write_out(writer)
+    return str(path)
+
+
+def write_encoder(path: Path) -> str:
+    """A T5 encoder of zeros: a model that reads but cannot write."""
+    n_embd = 32
+    writer = gguf.GGUFWriter(str(path), "t5encoder")
+    add_shape(writer, n_embd, 1, 2, 64)
+    writer.add_relative_attn_buckets_count(8)
+    add_vocab(writer, TOKENS)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_o"), (n_embd, n_embd))
+    shapes |= {"attn_norm": (n_embd,), "ffn_norm": (n_embd,), "attn_rel_b": (8, 2)}
+    shapes |= {"ffn_gate": (2 * n_embd, n_embd), "ffn_up": (2 * n_embd, n_embd), "ffn_down": (n_embd, 2 * n_embd)}
+    tensors = {f"enc.blk.0.{name}": shape for name, shape in shapes.items()}
+    for name, shape in (tensors | {"token_embd": (len(TOKENS), n_embd), "enc.output_norm": (n_embd,)}).items():
+        writer.add_tensor(f"{name}.weight", np.zeros(shape, np.float32))
+    write_out(writer)
+    return str(path)
+
+
+def add_shape(writer: gguf.GGUFWriter, n_embd: int, n_layer: int, n_head: int, n_ctx: int) -> None:
+    writer.add_context_length(n_ctx)
+    writer.add_embedding_length(n_embd)
+    writer.add_block_count(n_layer)
+    writer.add_feed_forward_length(2 * n_embd)
+    writer.add_head_count(n_head)
+    writer.add_head_count_kv(n_head)
+    writer.add_layer_norm_rms_eps(1e-5)
+
+
+def add_vocab(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+    kinds = [gguf.TokenType.NORMAL] * len(tokens)
+    kinds[256] = kinds[257] = gguf.TokenType.CONTROL
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([f"{gpt2_spelling(b'e')} {gpt2_spelling(b'r')}"])
+    writer.add_bos_token_id(257)
+    writer.add_eos_token_id(256)
+    writer.add_add_bos_token(False)
+
+
+def write_out(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return str(path)

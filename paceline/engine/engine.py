@@ -75,9 +75,14 @@ class Engine:
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ConfigError(f"max_tokens must be 0 or more, got {request.max_tokens}")
 
+    def check_room(self, n_arriving: int = 0) -> None:
+        """Refuse one more request than may wait, when so many are on their way here; who finds a slot does not wait."""
+        self.queue.check_room(n_arriving - sum(not slot.busy for slot in self.slots))
+
     def submit(self, request: Request) -> None:
         """Queue a request; its events come from `step()`."""
         self.check(request)
+        self.check_room()
         self.queue.push(request, perf_counter())
 
     def step(self) -> None:
@@ -92,11 +97,14 @@ class Engine:
         """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
         start = perf_counter()
         n_tokens = sum(len(work.tokens) for work in works)
-        generating = all(work.slot.generating for work in works)
+        n_prompt = sum(len(work.tokens) for work in works if not work.slot.generating)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
-        if generating and works:
-            self.drafting.policy.spent(n_tokens, len(works), n_emitted, perf_counter() - start)
+        seconds = perf_counter() - start
+        if n_prompt < n_tokens and works:
+            self.scheduler.pace.observe(n_prompt, seconds)
+        if not n_prompt and works:
+            self.drafting.policy.spent(n_tokens, len(works), n_emitted, seconds)
 
     # -- admit
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from paceline.engine.engine import Engine
 from paceline.engine.request import Failed, Request, Timings
-from paceline.errors import EngineClosed, PacelineError, QueueFull
+from paceline.errors import EngineClosed, PacelineError
 
 log = logging.getLogger("paceline")
 Result = TypeVar("Result")
@@ -35,8 +35,7 @@ class EngineLoop:
         with self._wake:
             if self._closing:
                 raise EngineClosed("the engine is closed")
-            if len(self._arriving) + len(self.engine.queue) >= self.engine.queue.n_max:
-                raise QueueFull(f"{self.engine.queue.n_max} requests are waiting already; try again later")
+            self.engine.check_room(len(self._arriving))
             self._arriving.append(request)
             self._wake.notify()
 

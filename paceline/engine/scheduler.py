@@ -12,6 +12,10 @@ from paceline.errors import QueueFull
 
 EXACT_MAX = 62  # batches of 2 to 62 tokens agree to the last bit on a CPU, see docs/architecture.md
 
+STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes without
+LEAST_CHUNK = 4.0
+PACE_RATE = 0.1
+
 
 @dataclass(slots=True)
 class Work:
@@ -33,9 +37,12 @@ class Queue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def push(self, request: Request, now: float) -> None:
-        if len(self._waiting) >= self.n_max:
+    def check_room(self, n_ahead: int) -> None:
+        """Refuse one more request when so many besides those here are going to wait before it."""
+        if n_ahead + len(self._waiting) >= self.n_max:
             raise QueueFull(f"{self.n_max} requests are waiting already; try again later")
+
+    def push(self, request: Request, now: float) -> None:
         self._waiting.append((request, now))
 
     def offer(self, place: Callable[[Request, float], bool]) -> None:
@@ -48,6 +55,30 @@ class Queue:
         return gone
 
 
+class Pace:
+    """How many prompt tokens may join a step of running answers: as many as stretch it STRETCH times.
+
+    Learned from the steps themselves; on a GPU it comes out large, on a CPU small.
+    """
+
+    def __init__(self, n_max: int) -> None:
+        self._n_max = n_max
+        self._n = min(16.0, n_max)
+        self._plain = 0.0
+
+    @property
+    def n_prompt(self) -> int:
+        return int(self._n)
+
+    def observe(self, n_prompt: int, seconds: float) -> None:
+        """A step with running answers and so many prompt tokens took this long."""
+        if not n_prompt:
+            self._plain += (PACE_RATE if self._plain else 1.0) * (seconds - self._plain)
+        elif self._plain and n_prompt >= self.n_prompt // 2:
+            fit = STRETCH * self._plain / max(seconds, 1e-9)
+            self._n = max(min(LEAST_CHUNK, self._n_max), min(self._n_max, self._n * max(0.8, min(1.1, fit))))
+
+
 class Scheduler:
     """Lays a step's tokens out in batches: decoding first, prompt chunks in what is left.
 
@@ -55,11 +86,11 @@ class Scheduler:
     numbers depend on the text alone.
     """
 
-    def __init__(self, n_batch: int, n_ubatch: int, *, exact: bool, shared_chunk: int = 64) -> None:
+    def __init__(self, n_batch: int, n_ubatch: int, *, exact: bool) -> None:
         self.n_batch = n_batch
         self.n_ubatch = n_ubatch
         self.exact = exact
-        self.shared_chunk = min(shared_chunk, n_ubatch)
+        self.pace = Pace(n_ubatch)
 
     def draft_room(self, n_generating: int) -> int:
         """The longest draft a slot may have so that all generating slots fit one batch."""
@@ -78,7 +109,7 @@ class Scheduler:
 
     def _prefills(self, slots: list[Slot], generating: list[Work]) -> list[Work]:
         """Prompt chunks, oldest request first, until the step is long enough."""
-        budget = self.n_ubatch if not generating or self.exact else self.shared_chunk
+        budget = self.n_ubatch if not generating or self.exact else self.pace.n_prompt
         budget = min(budget, self.n_batch - sum(len(work.tokens) for work in generating))
         works = []
         for slot in slots:

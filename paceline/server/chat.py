@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import ConfigError, PromptError
-from paceline.library import Engine
 from paceline.server.jobs import utf8
 from paceline.server.schema import ChatBody, ContentPart, Message, MessageToolCall, NamedTool, TemplateBody
 from paceline.text.chat import ChatTemplate
@@ -51,14 +50,6 @@ def variables(body: TemplateBody) -> dict[str, Any]:
     if body.add_generation_prompt is not None:
         given["add_generation_prompt"] = body.add_generation_prompt
     return given
-
-
-def tokens_of_prompt(engine: Engine, prompt: str) -> list[int]:
-    """A template that writes the beginning token itself would have it twice."""
-    vocab = engine.vocab
-    if vocab.add_bos and vocab.bos >= 0:
-        prompt = prompt.removeprefix(vocab.render(vocab.bos, special=True).decode(errors="replace"))
-    return engine.tokenize(prompt)
 
 
 def keeps_thoughts(body: ChatBody, default: str) -> bool:

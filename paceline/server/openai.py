@@ -135,7 +135,7 @@ def chat_job(service: Service, body: ChatBody) -> tuple[Job, Rules]:
     engine = service.engine
     check_model(body.model, service.model_names)
     conversation = chat.converse(service.template, body, service.template_variables)
-    job = job_of(engine, body, chat.tokens_of_prompt(engine, conversation.prompt), service.defaults)
+    job = job_of(engine, body, engine.tokenize(conversation.prompt), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
     formats: list[object] = [body.grammar, body.json_schema, conversation.forced]

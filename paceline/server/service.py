@@ -156,9 +156,7 @@ class Service:
         given = self.params.template()
         if given is None:
             return engine.chat_template
-        vocab = engine.vocab
-        spelled = [vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos)]
-        return ChatTemplate(CHATML if given == "chatml" else given, *spelled)
+        return engine.template_of(CHATML if given == "chatml" else given)
 
     @property
     def ready(self) -> bool:

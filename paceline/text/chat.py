@@ -35,11 +35,13 @@ CHATML = """\
 class ChatTemplate:
     """One model's template, compiled once; `render` may be called from any thread.
 
-    A model without a template gets `ChatTemplate(CHATML, bos, eos)`.
+    A model without a template gets `ChatTemplate(CHATML, bos, eos)`. Where the tokenizer begins every prompt with BOS
+    (`adds_bos`), one that the template writes is left off, or it would be there twice.
     """
 
-    def __init__(self, source: str, bos: str, eos: str) -> None:
+    def __init__(self, source: str, bos: str, eos: str, *, adds_bos: bool = False) -> None:
         self.source = source
+        self._redundant = bos if adds_bos else ""
         self._special_tokens = {"bos_token": bos, "eos_token": eos}
         try:
             self._template = _ENVIRONMENT.from_string(source)
@@ -63,7 +65,7 @@ class ChatTemplate:
         variables = {"documents": None, **self._special_tokens, **extra}
         variables |= {"messages": list(messages), "tools": tools, "add_generation_prompt": add_generation_prompt}
         try:
-            return self._generate(variables)
+            return self._generate(variables).removeprefix(self._redundant)
         except _Refusal as error:
             raise PromptError(f"the chat template refuses these messages: {_one_line(error)}") from error
         except SecurityError as error:

@@ -246,7 +246,9 @@ def _schema_source(schema: str | Mapping[str, Any] | bool) -> str:
         value = json.loads(schema) if isinstance(schema, str) else schema
         if not isinstance(value, Mapping | bool):
             raise ConfigError("a JSON schema must be an object or a boolean")
-        return json.dumps(value, ensure_ascii=False)
+        if value is False:
+            raise ConfigError("the JSON schema false fits no value at all")
+        return json.dumps({} if value is True else value, ensure_ascii=False)
     except ConfigError:
         raise
     except (TypeError, ValueError, RecursionError) as error:

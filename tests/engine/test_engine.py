@@ -213,7 +213,8 @@ def test_what_cannot_be_served_is_refused_with_numbers() -> None:
         engine.submit(Client([]).request)
     with pytest.raises(PromptError, match="outside the vocabulary"):
         engine.submit(Client([1, 999]).request)
-    engine.submit(Client([1]).request)
+    for _ in [*engine.slots, "waiting"]:
+        engine.submit(Client([1]).request)
     with pytest.raises(QueueFull, match="1 requests"):
         engine.submit(Client([1]).request)
 

@@ -121,6 +121,12 @@ def test_the_end_token_is_known() -> None:
     assert render("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}") == "<s>Hello</s>"
 
 
+def test_bos_is_left_off_where_the_tokenizer_adds_it() -> None:
+    source = "{{ bos_token }}{{ messages[0].content }}"
+    assert ChatTemplate(source, "<s>", "</s>", adds_bos=True).render(HELLO) == "Hello"
+    assert ChatTemplate(source, "<s>", "</s>", adds_bos=False).render(HELLO) == "<s>Hello"
+
+
 def test_a_refusal_reaches_the_user_in_one_line() -> None:
     with pytest.raises(PromptError) as caught:
         render(LLAMA3, [*HELLO, *HELLO])

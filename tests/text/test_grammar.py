@@ -232,11 +232,16 @@ def test_a_token_against_the_grammar_fails_this_request() -> None:
         matcher.mask()
 
 
+def test_the_schema_true_is_any_json() -> None:
+    assert COMPILER.json_schema(True).source == "{}"
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
         ('{"type":', "not JSON: Expecting value"),
         ("[1]", "an object or a boolean"),
+        (False, "fits no value"),
         ({"type": "nonsense"}, "Invalid type: nonsense"),
         ({"not": {"type": "string"}}, 'Unimplemented keys: .*"not"'),
         ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "Unsatisfiable"),
