@@ -45,7 +45,6 @@ from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
-N_WARM_UP = 32
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -145,7 +144,7 @@ class Engine:
         if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
             return FixedPolicy()
         curves = [
-            self._curve(context, seconds) for context, seconds in ((self.context, 0.6), (self.draft_context, 0.2))
+            self._curve(context, seconds) for context, seconds in ((self.context, 0.7), (self.draft_context, 0.1))
         ]
         return AutoPolicy(Planner(*curves, exact=settings.engine.exact))
 
@@ -154,7 +153,7 @@ class Engine:
             return CostCurve()
         path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
         curve = CostCurve.load(path)
-        warm_up(context, curve, N_WARM_UP, seconds)
+        warm_up(context, curve, seconds)
         self._closers.append(lambda: curve.save(path))
         return curve
 

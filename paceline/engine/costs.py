@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median, median_low
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SCALE_RATE = 0.1
@@ -57,7 +58,7 @@ class CostCurve:
         if n <= 0 or seconds <= 0:
             return
         if not self._logs:
-            self.set(1, seconds / (1 + PER_TOKEN * (n - 1)))
+            self.learn({1: seconds / (1 + PER_TOKEN * (n - 1))})
             return
         off = math.log(seconds / self.predict(n))
         off = max(-SURPRISE, min(SURPRISE, off))
@@ -79,9 +80,16 @@ class CostCurve:
         near = self._measured[size]
         self._logs[size] = max(near - STRAY, min(near + STRAY, self._logs[size] + by))
 
-    def set(self, n: int, seconds: float) -> None:
-        """A careful measurement replaces what was believed."""
-        self._logs[n] = self._measured[n] = math.log(seconds / self._scale)
+    def learn(self, measured: Mapping[int, float]) -> None:
+        """Careful measurements: they set the scale, and meet an older shape halfway. Either may have been disturbed."""
+        logs = {n: math.log(seconds) for n, seconds in measured.items() if seconds > 0}
+        if self._logs:
+            off = {n: log - math.log(self.predict(n)) for n, log in logs.items()}
+            self._scale *= math.exp(median(off.values()))
+            logs = {n: log - math.log(self._scale) for n, log in logs.items()}
+            logs = {n: (log + self._logs.get(n, log)) / 2 for n, log in logs.items()}
+        self._logs |= logs
+        self._measured = dict(self._logs)
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -90,10 +98,11 @@ class CostCurve:
         if not known:
             self._table = [0.0] + [1 + PER_TOKEN * n for n in range(64)]
             return
-        values = [math.exp(self._logs[n]) for n in known]
+        values = [math.exp(log) for log in never_falling([self._logs[n] for n in known])]
+        measured = never_falling([self._measured[n] for n in known])
         for i in range(1, len(values)):
-            growth = math.exp(self._measured[known[i]] - self._measured[known[i - 1]]) - 1
-            values[i] = max(values[i], values[i - 1] * (1 + GROWTH * max(0.0, growth)))
+            growth = math.exp(measured[i] - measured[i - 1]) - 1
+            values[i] = max(values[i], values[i - 1] * (1 + GROWTH * growth))
         table = [0.0]
         table += [values[0]] * known[0]
         for (a, b), (x, y) in zip(pairwise(known), pairwise(values), strict=True):
@@ -125,3 +134,15 @@ class CostCurve:
             part.replace(path)
         except OSError:
             part.unlink(missing_ok=True)
+
+
+def never_falling(values: Sequence[float]) -> list[float]:
+    """A near sequence that never falls: where one does, the values in question become their median, the lower of two.
+    What disturbs a measurement makes it slower."""
+    pools: list[list[float]] = []
+    for value in values:
+        pool = [value]
+        while pools and median_low(pools[-1]) > median_low(pool):
+            pool = pools.pop() + pool
+        pools.append(pool)
+    return [median_low(pool) for pool in pools for _ in pool]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Protocol
 
-from paceline.engine.costs import SIZES, CostCurve
+from paceline.engine.costs import CostCurve
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 
 TOKEN = 1
-REPEATS = 3
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
+OFTEN = 4  # sizes up to this one are measured again for as long as there is time: they are used most
 
 
 class Computes(Protocol):
@@ -24,16 +25,22 @@ class Computes(Protocol):
     def remove(self, seq: int, start: int, end: int = -1) -> bool: ...
 
 
-def warm_up(context: Computes, curve: CostCurve, n_max: int, seconds: float) -> None:
-    """Measure sizes up to n_max, small ones first, until the time is up; what an earlier run knew fills in the rest."""
+def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
+    """Measure all sizes in turn, then the small ones again, until the time is up. The quickest of each counts: other
+    programs only ever make a step slower."""
+    sizes = [n for n in SIZES if n <= min(context.n_batch, context.n_ctx_seq - 1)]
     timer = Timer(context)
     timer.take(2)
-    started = perf_counter()
-    for n in SIZES:
-        left = seconds - (perf_counter() - started)
-        if n > min(n_max, context.n_batch, context.n_ctx_seq - 1) or (curve.known and curve.predict(n) > left):
-            break
-        curve.set(n, min(timer.take(n) for _ in range(REPEATS)))
+    until = perf_counter() + seconds
+    best: dict[int, float] = {}
+    while sizes:
+        for n in sizes:
+            expected = best.get(n) or n * best.get(1, 0.0)
+            if best and perf_counter() + expected > until:
+                curve.learn(best)
+                return
+            best[n] = min(best.get(n, float("inf")), timer.take(n))
+        sizes = sizes[:OFTEN]
 
 
 class Timer:

@@ -65,6 +65,20 @@ def test_sizes_never_tried_keep_their_place_when_the_machine_wobbles() -> None:
     assert 0.75 < (curve.predict(16) / curve.predict(1)) / (CPU[16] / CPU[1]) < 1.33
 
 
+def test_a_new_measurement_sets_the_scale_and_meets_the_old_shape_halfway() -> None:
+    curve = CostCurve(CPU)
+    curve.learn({n: 3 * seconds for n, seconds in CPU.items() if n <= 16})
+    assert abs(curve.predict(32) / CPU[32] - 3) < 0.01
+    curve.learn({**{n: CPU[n] for n in (1, 4, 8, 16)}, 2: 4 * CPU[2]})
+    assert 0.9 < curve.predict(1) / CPU[1] < 1.6
+    assert curve.predict(8) / CPU[8] < 1.6
+
+
+def test_one_size_measured_absurdly_does_not_flatten_the_rest() -> None:
+    curve = CostCurve({**CPU, 1: 3.0})
+    assert curve.predict(16) > 1.2 * curve.predict(8)
+
+
 def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "curve.json"
     CostCurve(CPU).save(path)
