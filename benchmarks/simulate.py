@@ -25,9 +25,10 @@ from paceline import Engine
 from paceline.config import SuffixParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.suffix import Suffix
+from paceline.engine.auto import AutoPolicy
 from paceline.engine.costs import CostCurve
 from paceline.engine.planner import Planner
-from paceline.engine.policy import AutoPolicy, GoOn, Want
+from paceline.engine.policy import GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.request import Request
 from paceline.engine.slot import Slot
@@ -128,7 +129,7 @@ class Machine:
         while n < min(limit, len(known)):
             self.clock["draft-simple"] += self.draft_step
             n += 1
-            if rule and not rule(known.confidence[:n]):
+            if rule and not rule(known.cut(n)):
                 break
         return known.cut(n)
 

@@ -29,12 +29,13 @@ from paceline.config import (
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter
 from paceline.drafters.draft_model import DraftModel, check_vocab, sharpness
+from paceline.engine.auto import AutoPolicy
 from paceline.engine.costs import CostCurve
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
 from paceline.engine.loop import EngineLoop
 from paceline.engine.planner import Planner
-from paceline.engine.policy import AutoPolicy, FixedPolicy
+from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Request
 from paceline.engine.stats import DrafterStats
 from paceline.engine.warmup import warm_up
@@ -123,7 +124,7 @@ class Engine:
         self.policy = self._policy(settings, types)
         self._drafter = self._draft_model(params)
         drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._drafter)]
-        self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy), params)
+        self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy, self.vocab.eog), params)
         self.loop = EngineLoop(self.core)
         self._closers.append(self.loop.close)
 
@@ -223,7 +224,7 @@ class Engine:
             "draft_ms": {n: 1e3 * s for n, s in planner.draft.as_dict().items()},
             "predicted_ms": 1e3 * planner.predicted,
             "actual_ms": 1e3 * planner.actual,
-            "chance": {name: c.mean for name, c in self.policy.calibrations.items()},
+            "chance": self.policy.beliefs.means(),
             "off": sorted(self.policy.off),
         }
 

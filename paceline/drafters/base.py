@@ -38,7 +38,7 @@ class Ask:
 
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
     `ahead` are tokens another drafter has proposed already; go on after them.
-    `go_on`, where given, says from the confidences so far whether one more token can pay; `p_min` counts otherwise.
+    `go_on`, where given, says from the draft so far whether one more token can pay; `p_min` counts otherwise.
     """
 
     seq: int
@@ -48,7 +48,7 @@ class Ask:
     noise: Noise | None = None
     ahead: Sequence[int] = ()
     grammar: Constraint | None = None
-    go_on: Callable[[Sequence[float]], bool] | None = None
+    go_on: Callable[[Draft], bool] | None = None
 
 
 @dataclass(slots=True)

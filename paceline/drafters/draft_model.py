@@ -105,6 +105,7 @@ class DraftModel:
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
+        self._eog = context.model.vocab.eog
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
         self._can_shift = context.can_shift
@@ -163,7 +164,9 @@ class DraftModel:
             return False
         draft.tokens.append(token)
         draft.confidence.append(confidence)
-        return len(draft) < limit and (ask.go_on is None or ask.go_on(draft.confidence))
+        if len(draft) >= limit or token in self._eog:
+            return False
+        return ask.go_on is None or ask.go_on(draft)
 
     def _least(self, ask: Ask) -> float:
         """Confidence below which a token is dropped: the request's wish, else ours, unless a planner decides."""

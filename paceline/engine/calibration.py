@@ -7,7 +7,6 @@ much better or worse a drafter does on its text than on everybody's: one slot do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 N_BINS = 20
 PRIOR = 6.0  # raw confidence counts like this many observations
@@ -27,9 +26,10 @@ def from_odds_log(x: float) -> float:
 
 
 class Calibration:
-    """One drafter's record. Bound: two counts per bin."""
+    """One drafter's record. `shift` moves the log-odds of what is believed at first. Bound: two counts per bin."""
 
-    def __init__(self) -> None:
+    def __init__(self, shift: float = 0.0) -> None:
+        self._shift = shift
         self._hits = [0.0] * N_BINS
         self._seen = [0.0] * N_BINS
         self._table = [self._chance(i) for i in range(N_BINS)]
@@ -40,17 +40,7 @@ class Calibration:
         p = self._table[min(int(confidence * N_BINS), N_BINS - 1)]
         return p if not bias else from_odds_log(odds_log(p) + bias)
 
-    def chances(self, confidence: Sequence[float], bias: float = 0.0) -> list[float]:
-        return [self.chance(value, bias) for value in confidence]
-
-    def learn(self, confidence: Sequence[float], n_right: int, n_shown: int) -> None:
-        """Of these tokens the text showed the first `n_shown`; `n_right` of them were right."""
-        for value in confidence[:n_right]:
-            self._count(value, 1.0)
-        if n_right < min(n_shown, len(confidence)):
-            self._count(confidence[n_right], 0.0)
-
-    def _count(self, confidence: float, right: float) -> None:
+    def learn(self, confidence: float, *, right: bool) -> None:
         i = min(int(confidence * N_BINS), N_BINS - 1)
         self._hits[i] = MEMORY * self._hits[i] + right
         self._seen[i] = MEMORY * self._seen[i] + 1
@@ -59,7 +49,7 @@ class Calibration:
         self.n_seen += 1
 
     def _chance(self, i: int) -> float:
-        raw = (i + 0.5) / N_BINS
+        raw = from_odds_log(odds_log((i + 0.5) / N_BINS) + self._shift)
         p = (self._hits[i] + PRIOR * raw) / (self._seen[i] + PRIOR)
         return max(LEAST, min(MOST, p))
 
@@ -72,12 +62,7 @@ class Bias:
     def __init__(self) -> None:
         self.value = 0.0
 
-    def learn(self, chances: Sequence[float], n_right: int, n_shown: int) -> None:
-        for p in chances[:n_right]:
-            self._move(1 - p)
-        if n_right < min(n_shown, len(chances)):
-            self._move(-chances[n_right])
-
-    def _move(self, by: float) -> None:
-        value = BIAS_MEMORY * self.value + BIAS_RATE * by
+    def learn(self, chance: float, *, right: bool) -> None:
+        """A token believed in with this chance turned out right, or wrong."""
+        value = BIAS_MEMORY * self.value + BIAS_RATE * (right - chance)
         self.value = max(-BIAS_MOST, min(BIAS_MOST, value))

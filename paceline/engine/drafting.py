@@ -12,7 +12,8 @@ from time import perf_counter
 
 from paceline.config import SamplingParams
 from paceline.drafters.base import Ask, Draft, Drafter, Noise
-from paceline.engine.policy import AutoPolicy, FixedPolicy, GoOn, Want
+from paceline.engine.auto import AutoPolicy
+from paceline.engine.policy import FixedPolicy, GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
@@ -23,7 +24,11 @@ log = logging.getLogger("paceline")
 class Drafting:
     """All drafters of the engine, and the policy that chooses among them."""
 
-    def __init__(self, drafters: Sequence[Drafter], policy: FixedPolicy | AutoPolicy) -> None:
+    def __init__(
+        self, drafters: Sequence[Drafter], policy: FixedPolicy | AutoPolicy, eog: frozenset[int] = frozenset()
+    ) -> None:
+        """`eog` are the tokens that end a text: drafts are cut after them."""
+        self._eog = eog
         self.drafters = {drafter.name: drafter for drafter in drafters}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
@@ -59,13 +64,18 @@ class Drafting:
         asks = [ask_for(slot, limit, rule) for slot, limit, rule in zip(slots, limits, go_on, strict=True)]
         drafts = [Draft(source=name) for _ in slots]
         with self._guard(name), self._timed(name, slots, "draft_ms"):
-            drafts = [allowed(d, ask) for d, ask in zip(self.drafters[name].draft(asks), asks, strict=True)]
+            drafts = [self._cut(d, ask) for d, ask in zip(self.drafters[name].draft(asks), asks, strict=True)]
         for slot, ask, draft in zip(slots, asks, drafts, strict=True):
             slot.stats[name].n_calls += 1
             if draft.tokens:
                 slot.offers.append((tuple(ask.ahead), draft))
         self.stats[name].n_calls += len(slots)
         return drafts
+
+    def _cut(self, draft: Draft, ask: Ask) -> Draft:
+        """Nothing comes after the end of a text, and nothing that the grammar forbids."""
+        end = next((i for i, token in enumerate(draft.tokens, start=1) if token in self._eog), len(draft))
+        return allowed(draft.cut(end) if end < len(draft) else draft, ask)
 
     def seconds(self, name: str) -> float:
         """Time this drafter has spent drafting so far."""

@@ -9,6 +9,8 @@ the average over all steps is higher: it is the optimality condition of a renewa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 
 from paceline.engine.costs import CostCurve
 
@@ -99,6 +101,11 @@ class Planner:
             if value > best:
                 best, best_n = value, n
         return best_n, best
+
+    def worth(self, chances: Sequence[float], n_slots: int) -> float:
+        """What checking just these tokens of one slot is worth."""
+        tokens = sum(accumulate(chances, mul))
+        return tokens - self.rate(n_slots) * self.extra_seconds(n_slots, len(chances)) if chances else 0.0
 
     # -- whether to go on drafting
 

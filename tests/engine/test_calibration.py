@@ -16,27 +16,21 @@ def test_unseen_confidences_are_taken_at_their_word() -> None:
 def test_it_learns_that_a_drafter_boasts_and_forgets_when_it_mends() -> None:
     calibration, chance = Calibration(), random.Random(2)
     for _ in range(500):
-        calibration.learn([0.9], int(chance.random() < 0.3), 1)
+        calibration.learn(0.9, right=chance.random() < 0.3)
     assert 0.2 < calibration.chance(0.9) < 0.4
     for _ in range(1500):
-        calibration.learn([0.9], int(chance.random() < 0.8), 1)
+        calibration.learn(0.9, right=chance.random() < 0.8)
     assert 0.7 < calibration.chance(0.9) < 0.9
 
 
-def test_only_what_the_text_showed_counts() -> None:
-    calibration = Calibration()
-    calibration.learn([0.5, 0.5, 0.5], 1, 1)
-    assert calibration.n_seen == 1
-    calibration.learn([0.5, 0.5, 0.5], 1, 2)
-    assert calibration.n_seen == 3
-    calibration.learn([0.5, 0.5, 0.5], 3, 9)
-    assert calibration.n_seen == 6
+def test_what_is_believed_at_first_can_be_moved() -> None:
+    assert Calibration(-1.0).chance(0.5) < Calibration().chance(0.5) < Calibration(1.0).chance(0.5)
 
 
 def test_a_slot_that_drafts_badly_loses_trust_alone() -> None:
     calibration, bad, good = Calibration(), Bias(), Bias()
     for _ in range(200):
-        bad.learn([0.7], 0, 1)
-        good.learn([0.7], 1, 1)
+        bad.learn(0.7, right=False)
+        good.learn(0.7, right=True)
     assert calibration.chance(0.7, bad.value) < 0.3 < 0.7 < calibration.chance(0.7, good.value)
     assert calibration.chance(0.7) > 0.6

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.drafters.base import Draft
+from paceline.engine.auto import AutoPolicy
 from paceline.engine.costs import CostCurve
 from paceline.engine.planner import Planner
-from paceline.engine.policy import AutoPolicy, GoOn, Want
+from paceline.engine.policy import GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
