@@ -39,6 +39,7 @@ from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Request
 from paceline.engine.stats import DrafterStats
 from paceline.engine.warmup import warm_up
+from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation, stop_check
 from paceline.llama.context import Context
@@ -154,7 +155,7 @@ class Engine:
             return CostCurve()
         path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
         curve = CostCurve.load(path)
-        warm_up(context, curve, seconds)
+        WORKER.call(lambda: warm_up(context, curve, seconds))
         self._closers.append(lambda: curve.save(path))
         return curve
 

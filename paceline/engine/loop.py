@@ -1,4 +1,4 @@
-"""The engine's own thread: hands requests over, steps while there is work, sleeps otherwise."""
+"""An engine's turns on the worker: hands requests over, steps while there is work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TypeVar
 
 from paceline.engine.engine import Engine
 from paceline.engine.request import Failed, Request, Timings
+from paceline.engine.worker import WORKER
 from paceline.errors import EngineClosed, PacelineError
 
 log = logging.getLogger("paceline")
@@ -18,81 +18,65 @@ Result = TypeVar("Result")
 
 
 class EngineLoop:
-    """Everything that touches the engine happens on this thread; `submit` and `close` may come from any."""
+    """Everything that touches the engine happens on the worker's thread; `submit` and `close` may come from any."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._arriving: deque[Request] = deque()
-        self._calls: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="paceline-engine", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._closed = False
+        WORKER.join(self._turn)
 
     def submit(self, request: Request) -> None:
         """Raises at once what can be told at once; the rest arrives as events."""
         self.engine.check(request)
-        with self._wake:
-            if self._closing:
-                raise EngineClosed("the engine is closed")
+        with self._lock:
+            self._check_open()
             self.engine.check_room(len(self._arriving))
             self._arriving.append(request)
-            self._wake.notify()
-
-    def wake(self) -> None:
-        """Somebody was cancelled: have a look even when idle."""
-        with self._wake:
-            self._wake.notify()
+        WORKER.wake()
 
     def call(self, work: Callable[[], Result]) -> Result:
         """Run this between two steps, where nothing else touches contexts, and return what it returns."""
-        future: Future[Result] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except Exception as error:
-                future.set_exception(error)
-
-        with self._wake:
-            if self._closing:
-                raise EngineClosed("the engine is closed")
-            self._calls.append(run)
-            self._wake.notify()
-        return future.result()
+        self._check_open()
+        return WORKER.call(work)
 
     def close(self) -> None:
-        """Ends what is running and joins the thread. Idempotent."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        """Ends what is running. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        WORKER.call(self._end)
 
-    def _run(self) -> None:
-        while self._collect():
-            try:
-                self.engine.step()
-            except Exception as error:
-                log.exception("a step failed; its requests are given up")
-                self.engine.fail_all(error)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+
+    def _end(self) -> None:
+        WORKER.leave(self._turn)
+        self._take_over()
         self.engine.fail_all(EngineClosed("the engine was closed"))
         self.engine.close()
 
-    def _collect(self) -> bool:
-        """Take over arrived requests; wait while there is nothing to do. False when it is time to end."""
-        with self._wake:
-            while not (self._closing or self._arriving or self._calls or self.engine.busy):
-                self._wake.wait()
-            arrived, calls = list(self._arriving), list(self._calls)
+    def _turn(self) -> bool:
+        """Take over arrived requests and compute one step, if there is one to compute; says whether there is more."""
+        self._take_over()
+        if not self.engine.busy:
+            return False
+        try:
+            self.engine.step()
+        except Exception as error:
+            log.exception("a step failed; its requests are given up")
+            self.engine.fail_all(error)
+        return self.engine.busy
+
+    def _take_over(self) -> None:
+        with self._lock:
+            arrived = list(self._arriving)
             self._arriving.clear()
-            self._calls.clear()
-            closing = self._closing
-        for call in calls:
-            call()
         for request in arrived:
             try:
                 self.engine.submit(request)
             except PacelineError as error:
                 request.on_event(Failed(error, Timings()))
-        return not closing
