@@ -145,7 +145,7 @@ def auto(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float,
     """Virtual tokens per second of the auto policy over all texts, and how long its drafts were."""
     machine = Machine(curve, draft_step)
     policy = AutoPolicy(
-        Planner(CostCurve({n: curve.predict(n) for n in (1, 2, 4, 8, 16, 32)}), CostCurve({1: draft_step}))
+        Planner(CostCurve({n: curve.predict(n) for n in (1, 2, 4, 8, 16, 32)}, 0.0), CostCurve({1: draft_step}))
     )
     seconds, n_tokens = 0.0, 0
     lengths: dict[int, int] = {}
@@ -165,7 +165,7 @@ def auto(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float,
             seconds += step + sum(machine.clock.values()) - before
             lengths[len(slot.draft)] = lengths.get(len(slot.draft), 0) + 1
             policy.settled(slot, emitted)
-            policy.spent(1 + len(slot.draft), 1, len(emitted), step)
+            policy.spent(1 + len(slot.draft), len(emitted), step)
             slot.tokens.extend(emitted)
             n_tokens += len(emitted)
         policy.ended(slot)

@@ -221,8 +221,9 @@ class Engine:
         return {
             "policy": "auto",
             "speedup": self.speedup,
-            "target_ms": {n: 1e3 * s for n, s in planner.target.as_dict().items()},
-            "draft_ms": {n: 1e3 * s for n, s in planner.draft.as_dict().items()},
+            "target_ms": {n: 1e3 * s for n, s in planner.target.sizes.items()},
+            "draft_ms": {n: 1e3 * s for n, s in planner.draft.sizes.items()},
+            "attention": planner.target.attention,
             "predicted_ms": 1e3 * planner.predicted,
             "actual_ms": 1e3 * planner.actual,
             "chance": self.policy.beliefs.means(),

@@ -54,6 +54,7 @@ class AutoPolicy:
 
     def propose(self, asks: Asks, wants: list[Want]) -> None:
         before = self._clock(asks)
+        self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
         self._propose(asks, wants)
         self._seconds_drafting = self._clock(asks) - before
 
@@ -68,7 +69,7 @@ class AutoPolicy:
             if name not in MODELS:
                 self._ask_lookup(asks, name, wants)
         for want in wants:
-            want.slot.draft = self._best(want.slot, len(wants))
+            want.slot.draft = self._best(want.slot)
         for name in names:
             if name in MODELS:
                 self._ask_model(asks, name, wants)
@@ -84,20 +85,20 @@ class AutoPolicy:
         if asked:
             asks.ask(name, [w.slot for w in asked], [w.limit for w in asked], [None] * len(asked))
 
-    def _best(self, slot: Slot, n_slots: int) -> Proposal:
+    def _best(self, slot: Slot) -> Proposal:
         """The offer that is worth most; nothing where none is worth checking."""
         best, best_worth = Proposal(), 0.0
         for ahead, draft in slot.offers:
             if not ahead:
                 proposal = Proposal()
                 proposal.add(draft)
-                worth = self._worth(slot, proposal, n_slots)
+                worth = self._worth(slot, proposal)
                 if worth > best_worth:
                     best, best_worth = proposal, worth
         return best
 
-    def _worth(self, slot: Slot, proposal: Proposal, n_slots: int) -> float:
-        return self.planner.best_length(self._chances(slot, proposal), n_slots)[1] if proposal.tokens else 0.0
+    def _worth(self, slot: Slot, proposal: Proposal) -> float:
+        return self.planner.best_length(self._chances(slot, proposal))[1] if proposal.tokens else 0.0
 
     def _chances(self, slot: Slot, proposal: Proposal) -> list[float]:
         return self.beliefs.chances(slot.seq, proposal.parts, slot.offers)
@@ -105,9 +106,8 @@ class AutoPolicy:
     # -- the model
 
     def _ask_model(self, asks: Asks, name: str, wants: list[Want]) -> None:
-        n_slots = len(wants)
         able = [want for want in wants if name in want.slot.stats and want.limit > 0]
-        if not able or not self.planner.can_ever_pay(n_slots, max(want.limit for want in able)):
+        if not able or not self.planner.can_ever_pay(max(want.limit for want in able)):
             self.off.add(name)
             return
         asked = [want for want in able if self._hopeful(want)]
@@ -118,7 +118,7 @@ class AutoPolicy:
             self.off.add(name)
             return
         self.off.discard(name)
-        self._draft_with_model(asks, name, asked, n_slots, probing)
+        self._draft_with_model(asks, name, asked, probing)
 
     def _hopeful(self, want: Want) -> bool:
         slot = want.slot
@@ -138,38 +138,36 @@ class AutoPolicy:
     def _may_probe(self) -> bool:
         return self._seconds_probing <= PROBE_SHARE * self._seconds_total
 
-    def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], n_slots: int, probing: bool) -> None:
+    def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], probing: bool) -> None:
         """The model goes on after a likely look-up, else starts afresh and competes with it."""
         slots = [want.slot for want in asked]
         lookups = [slot.draft for slot in slots]
-        checked = [self.planner.best_length(self._chances(slot, slot.draft), n_slots)[0] for slot in slots]
+        checked = [self.planner.best_length(self._chances(slot, slot.draft))[0] for slot in slots]
         for slot in slots:
             slot.draft = slot.draft if self._is_likely(slot) else Proposal()
         limits = [PROBE_LENGTH if probing else want.limit - len(want.slot.draft) for want in asked]
-        stops = [self._stop_rule(want.slot, name, limit, n_slots) for want, limit in zip(asked, limits, strict=True)]
+        stops = [self._stop_rule(want.slot, name, limit) for want, limit in zip(asked, limits, strict=True)]
         before = asks.seconds(name)
         drafts = asks.ask(name, slots, limits, stops)
         seconds = (asks.seconds(name) - before) / len(asked)
         if probing:
             self._seconds_probing += seconds
         for slot, draft, lookup, n in zip(slots, drafts, lookups, checked, strict=True):
-            self._compare(slot, draft, lookup, n, seconds, n_slots)
+            self._compare(slot, draft, lookup, n, seconds)
 
-    def _compare(
-        self, slot: Slot, draft: Draft, lookup: Proposal, n_checked: int, seconds: float, n_slots: int
-    ) -> None:
+    def _compare(self, slot: Slot, draft: Draft, lookup: Proposal, n_checked: int, seconds: float) -> None:
         """Keep the better proposal, and note what asking was worth: over checking what would have been checked."""
-        without = self.planner.worth(self._chances(slot, lookup)[:n_checked], n_slots)
+        without = self.planner.worth(self._chances(slot, lookup)[:n_checked])
         offered = bool(lookup.tokens) and lookup is not slot.draft
         if lookup is slot.draft:
             slot.draft.add(draft)
         else:
-            slot.draft = self._best(slot, n_slots)
-        gained = self._worth(slot, slot.draft, n_slots) - without - self.planner.rate(n_slots) * seconds
+            slot.draft = self._best(slot)
+        gained = self._worth(slot, slot.draft) - without - self.planner.rate * seconds
         self._hope_of(slot).learn(offered, gained)
         self._hope.learn(offered, gained, HOPE_RATE / 4)
 
-    def _stop_rule(self, slot: Slot, name: str, limit: int, n_slots: int) -> GoOn:
+    def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:
         """For the model, token by token: can going on still pay?"""
         ahead = list(slot.draft.parts)
         n_ahead = len(slot.draft)
@@ -177,7 +175,7 @@ class AutoPolicy:
 
         def go_on(draft: Draft) -> bool:
             reached = prod(self.beliefs.chances(slot.seq, [*ahead, draft], slot.offers))
-            return self.planner.pays_to_go_on(reached, mean, n_ahead + len(draft), n_slots, limit - len(draft))
+            return self.planner.pays_to_go_on(reached, mean, n_ahead + len(draft), limit - len(draft))
 
         return go_on
 
@@ -190,10 +188,8 @@ class AutoPolicy:
         self._hopes.pop(slot.seq, None)
         self.beliefs.forget(slot.seq)
 
-    def spent(self, n_tokens: int, n_slots: int, n_emitted: int, seconds: float) -> None:
+    def spent(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """A batch of generating slots was computed; drafting for it took what `propose` measured."""
-        self.planner.compare(n_tokens, seconds)
-        total = seconds + self._seconds_drafting
+        self.planner.observe(n_tokens, n_emitted, seconds, self._seconds_drafting)
+        self._seconds_total += seconds + self._seconds_drafting
         self._seconds_drafting = 0.0
-        self._seconds_total += total
-        self.planner.observe(n_slots, n_emitted, total)

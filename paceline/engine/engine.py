@@ -104,7 +104,7 @@ class Engine:
         if n_prompt < n_tokens and works:
             self.scheduler.pace.observe(n_prompt, seconds)
         if not n_prompt and works:
-            self.drafting.policy.spent(n_tokens, len(works), n_emitted, seconds)
+            self.drafting.policy.spent(n_tokens, n_emitted, seconds)
 
     # -- admit
 

@@ -23,7 +23,8 @@ LOOK_AHEAD = 16
 class Planner:
     """Weighs chances against the cost curves of target and draft model.
 
-    In exact mode each slot is computed on its own, never with fewer than two tokens.
+    `face` says what the next step is like; everything else is about that step. In exact mode each slot is computed on
+    its own, never with fewer than two tokens.
     """
 
     def __init__(self, target: CostCurve, draft: CostCurve, *, exact: bool = False) -> None:
@@ -35,35 +36,38 @@ class Planner:
         self.seconds_actual = 0.0
         self.predicted = 0.0
         self.actual = 0.0
+        self.face(1)
 
-    def plain_seconds(self, n_slots: int) -> float:
-        """A step of this many slots without drafts."""
-        return n_slots * self.target.predict(2) if self.exact else self.target.predict(n_slots)
+    def face(self, n_slots: int, n_context: float = 0.0) -> None:
+        """The next step is for so many slots, with so many tokens of context on average."""
+        self.n_slots = n_slots
+        self.n_context = n_context
+        self.plain_seconds = n_slots * self.seconds(2) if self.exact else self.seconds(n_slots)
+        self.rate = MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds)
+        self.draft_step = self.draft.predict(n_slots) / n_slots
 
-    def rate(self, n_slots: int) -> float:
-        """Tokens per second to measure every proposal by."""
-        return MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds(n_slots))
+    def seconds(self, n: int) -> float:
+        """A batch of n tokens."""
+        return self.target.predict(n, self.n_context)
 
-    def extra_seconds(self, n_slots: int, n: int) -> float:
+    def extra_seconds(self, n: int) -> float:
         """What n draft tokens add to the step; in exact mode n are one slot's."""
         if self.exact:
-            return self.target.predict(max(2, 1 + n)) - self.target.predict(2)
-        return self.target.predict(n_slots + n) - self.target.predict(n_slots)
+            return self.seconds(max(2, 1 + n)) - self.seconds(2)
+        return self.seconds(self.n_slots + n) - self.plain_seconds
 
-    def observe(self, n_slots: int, n_emitted: int, seconds: float) -> None:
-        """A step of generating slots only is over: how did it compare with plain ones?"""
-        if not n_slots or seconds <= 0:
-            return
-        plain = n_emitted * self.plain_seconds(n_slots) / n_slots
-        self.gain += GAIN_RATE * (plain / seconds - self.gain)
+    def observe(self, n_tokens: int, n_emitted: int, seconds: float, drafting: float = 0.0) -> None:
+        """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
+
+        How did it compare with plain ones? Both figures are kept for people who ask why.
+        """
+        plain = n_emitted * self.plain_seconds / self.n_slots
+        self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
-        self.seconds_actual += seconds
-
-    def compare(self, n_tokens: int, seconds: float) -> None:
-        """A batch of n tokens took this long: note both figures, for people who ask why, and learn from it."""
-        self.predicted += GAIN_RATE * (self.target.predict(n_tokens) - self.predicted)
+        self.seconds_actual += seconds + drafting
+        self.predicted += GAIN_RATE * (self.seconds(n_tokens) - self.predicted)
         self.actual += GAIN_RATE * (seconds - self.actual)
-        self.target.observe(n_tokens, seconds)
+        self.target.observe(n_tokens, seconds, self.n_context)
 
     @property
     def speedup(self) -> float:
@@ -75,65 +79,53 @@ class Planner:
     def trim(self, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many tokens of each slot's proposal to check, for the batch as a whole."""
         if self.exact:
-            return [self.best_length(slot, len(chances))[0] for slot in chances]
+            return [self.best_length(slot)[0] for slot in chances]
         reached = sorted(((c, slot) for slot, row in enumerate(chances) for c in cumulated(row)), reverse=True)
-        rate = self.rate(len(chances))
-        n_slots = len(chances)
-        base = self.target.predict(n_slots)
-        best, best_n, tokens = 0.0, 0, 0.0
-        for n, (c, _) in enumerate(reached, start=1):
-            tokens += c
-            value = tokens - rate * (self.target.predict(n_slots + n) - base)
-            if value > best:
-                best, best_n = value, n
-        lengths = [0] * n_slots
+        best_n, _ = self._peak([c for c, _ in reached])
+        lengths = [0] * len(chances)
         for _, slot in reached[:best_n]:
             lengths[slot] += 1
         return lengths
 
-    def best_length(self, chances: Sequence[float], n_slots: int) -> tuple[int, float]:
+    def best_length(self, chances: Sequence[float]) -> tuple[int, float]:
         """One slot's draft on its own: how much of it to check, and what that is worth in tokens."""
-        rate = self.rate(n_slots)
-        best, best_n, tokens = 0.0, 0, 0.0
-        for n, c in enumerate(cumulated(chances), start=1):
+        return self._peak(cumulated(chances))
+
+    def _peak(self, reached: Sequence[float]) -> tuple[int, float]:
+        best_n, best, tokens = 0, 0.0, 0.0
+        for n, c in enumerate(reached, start=1):
             tokens += c
-            value = tokens - rate * self.extra_seconds(n_slots, n)
+            value = tokens - self.rate * self.extra_seconds(n)
             if value > best:
-                best, best_n = value, n
+                best_n, best = n, value
         return best_n, best
 
-    def worth(self, chances: Sequence[float], n_slots: int) -> float:
+    def worth(self, chances: Sequence[float]) -> float:
         """What checking just these tokens of one slot is worth."""
-        tokens = sum(accumulate(chances, mul))
-        return tokens - self.rate(n_slots) * self.extra_seconds(n_slots, len(chances)) if chances else 0.0
+        return sum(accumulate(chances, mul)) - self.rate * self.extra_seconds(len(chances)) if chances else 0.0
 
     # -- whether to go on drafting
 
-    def pays_to_go_on(self, reached: float, mean: float, n_drafted: int, n_slots: int, n_left: int) -> bool:
+    def pays_to_go_on(self, reached: float, mean: float, n_drafted: int, n_left: int) -> bool:
         """Whether the model should draft more after tokens that come out right with chance `reached`.
 
         Looks ahead along the curve: on a GPU the first token is dear and the next fifteen almost free.
         """
-        rate = self.rate(n_slots)
-        step = self.draft.predict(n_slots) / n_slots
-        before = self.extra_seconds(n_slots, n_drafted)
+        before = self.extra_seconds(n_drafted)
         tokens = 0.0
         for m in range(1, min(n_left, LOOK_AHEAD) + 1):
             reached *= mean
             tokens += reached
-            if tokens > rate * (self.extra_seconds(n_slots, n_drafted + m) - before + m * step):
+            if tokens > self.rate * (self.extra_seconds(n_drafted + m) - before + m * self.draft_step):
                 return True
             if reached < HOPELESS:
                 return False
         return False
 
-    def can_ever_pay(self, n_slots: int, n_max: int) -> bool:
+    def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were always right."""
-        rate = n_slots / max(1e-9, self.plain_seconds(n_slots))
-        step = self.draft.predict(n_slots) / n_slots
-        return any(
-            n > 1.02 * rate * (self.extra_seconds(n_slots, n) + n * step) for n in (1, 2, 4, 8, 16) if n <= n_max
-        )
+        rate = 1.02 * self.n_slots / max(1e-9, self.plain_seconds)
+        return any(n > rate * (self.extra_seconds(n) + n * self.draft_step) for n in (1, 2, 4, 8, 16) if n <= n_max)
 
 
 def cumulated(chances: Sequence[float]) -> list[float]:

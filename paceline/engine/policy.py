@@ -64,5 +64,5 @@ class FixedPolicy:
     def ended(self, slot: Slot) -> None:
         """Nothing to forget."""
 
-    def spent(self, n_tokens: int, n_slots: int, n_emitted: int, seconds: float) -> None:
+    def spent(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """Nothing to measure."""

@@ -88,3 +88,21 @@ def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path)
     path.write_text('{"1": "x", "2": -3}')
     assert not CostCurve.load(path).known
     assert not CostCurve.load(tmp_path / "missing.json").known
+
+
+def test_what_context_costs_is_told_apart_from_the_machine_s_mood() -> None:
+    curve, chance = CostCurve(CPU), random.Random(5)
+    for _ in range(400):
+        n, n_context, mood = chance.choice([1, 2, 3, 5]), chance.choice([100, 1500]), chance.uniform(0.95, 1.05)
+        curve.observe(n, mood * (CostCurve(CPU).predict(n) + 0.3 * CPU[1] * n * n_context / 1000), n_context)
+    for n in (1, 4, 8):
+        for n_context in (0, 1000, 2000):
+            true = CostCurve(CPU).predict(n) + 0.3 * CPU[1] * n * n_context / 1000
+            assert 0.85 < curve.predict(n, n_context) / true < 1.15
+
+
+def test_what_context_costs_is_kept_too(tmp_path: Path) -> None:
+    path = tmp_path / "curve.json"
+    CostCurve(CPU, attention=0.7).save(path)
+    again = CostCurve.load(path)
+    assert abs(again.predict(4, 1000) - (CPU[4] + 0.7 * 4 * CPU[1])) < 1e-9

@@ -35,7 +35,9 @@ def test_a_cliff_is_jumped_or_left_alone() -> None:
 
 
 def test_the_better_slot_gets_the_tokens() -> None:
-    good, bad = Planner(CPU, QUICK_DRAFT).trim([[0.97] * 4, [0.2] * 4])
+    planner = Planner(CPU, QUICK_DRAFT)
+    planner.face(2)
+    good, bad = planner.trim([[0.97] * 4, [0.2] * 4])
     assert good > 0
     assert bad == 0
 
@@ -44,39 +46,42 @@ def test_the_better_slot_gets_the_tokens() -> None:
 @given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.booleans())
 def test_no_other_lengths_are_worth_more(chances: list[list[float]], exact: bool) -> None:
     planner = Planner(CPU, QUICK_DRAFT, exact=exact)
-    n_slots = len(chances)
+    planner.face(len(chances))
 
     def worth(lengths: tuple[int, ...]) -> float:
         tokens = sum(sum(cumulated(row)[:n]) for row, n in zip(chances, lengths, strict=True))
-        costs = (
-            [planner.extra_seconds(n_slots, n) for n in lengths]
-            if exact
-            else [planner.extra_seconds(n_slots, sum(lengths))]
-        )
-        return tokens - planner.rate(n_slots) * sum(costs)
+        costs = [planner.extra_seconds(n) for n in lengths] if exact else [planner.extra_seconds(sum(lengths))]
+        return tokens - planner.rate * sum(costs)
 
     best = max(worth(lengths) for lengths in itertools.product(*(range(len(row) + 1) for row in chances)))
     assert worth(tuple(planner.trim(chances))) == pytest.approx(best, abs=1e-9)
 
 
 def test_a_model_as_slow_as_the_target_can_never_pay() -> None:
-    assert not Planner(CPU, CostCurve({1: 1.0})).can_ever_pay(1, 16)
-    assert not Planner(GPU, CostCurve({1: 1.0})).can_ever_pay(1, 16)
-    assert Planner(CPU, QUICK_DRAFT).can_ever_pay(1, 16)
+    assert not Planner(CPU, CostCurve({1: 1.0})).can_ever_pay(16)
+    assert not Planner(GPU, CostCurve({1: 1.0})).can_ever_pay(16)
+    assert Planner(CPU, QUICK_DRAFT).can_ever_pay(16)
 
 
 def test_drafting_stops_at_the_token_that_no_longer_pays() -> None:
     planner = Planner(CPU, QUICK_DRAFT)
-    assert planner.pays_to_go_on(1.0, 0.8, 0, 1, 16)
-    assert not planner.pays_to_go_on(0.1, 0.8, 3, 1, 16)
+    assert planner.pays_to_go_on(1.0, 0.8, 0, 16)
+    assert not planner.pays_to_go_on(0.1, 0.8, 3, 16)
     over_the_cliff = Planner(GPU, QUICK_DRAFT)
-    assert over_the_cliff.pays_to_go_on(0.5, 0.6, 4, 1, 16)
-    assert not over_the_cliff.pays_to_go_on(0.5, 0.3, 0, 1, 16)
+    assert over_the_cliff.pays_to_go_on(0.5, 0.6, 4, 16)
+    assert not over_the_cliff.pays_to_go_on(0.5, 0.3, 0, 16)
 
 
 def test_the_speed_up_is_told_against_plain_steps() -> None:
     planner = Planner(CPU, QUICK_DRAFT)
     for _ in range(200):
-        planner.observe(1, 3, 2.0)
+        planner.observe(4, 3, 1.82, 0.18)
     assert planner.speedup == pytest.approx(1.5, rel=0.01)
     assert planner.gain == pytest.approx(1.5, rel=0.05)
+
+
+def test_a_long_context_makes_draft_tokens_dearer() -> None:
+    planner = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3), QUICK_DRAFT)
+    short = planner.trim([[0.5] * 3])
+    planner.face(1, 3000)
+    assert planner.trim([[0.5] * 3]) < short

@@ -63,7 +63,7 @@ def simulate(script: Script, n_right: int, n_steps: int = 400) -> tuple[float, i
         n_tokens += right + 1
         seconds += step + sum(script.clock.values()) - before
         policy.settled(slot, [*range(right), right if right < n_right else 99])
-        policy.spent(1 + len(slot.draft), 1, right + 1, step)
+        policy.spent(1 + len(slot.draft), right + 1, step)
     return n_tokens / seconds, n_checked
 
 
@@ -102,7 +102,7 @@ def test_a_model_that_becomes_useful_is_noticed() -> None:
         right = len(slot.draft) if step >= 1000 else 0
         checked.append(len(slot.draft))
         policy.settled(slot, [*range(right), right if step >= 1000 else 99])
-        policy.spent(1 + len(slot.draft), 1, right + 1, true.predict(1 + len(slot.draft)))
+        policy.spent(1 + len(slot.draft), right + 1, true.predict(1 + len(slot.draft)))
     assert sum(checked[500:1000]) < 20
     assert sum(checked[-200:]) > 200
 
