@@ -47,6 +47,7 @@ from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
+FIRST_READING = 2  # steps of the target that the draft model may spend reading a new prompt
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -162,10 +163,15 @@ class Engine:
     def _draft_model(self, params: EngineParams) -> DraftModel | None:
         if self.draft_context is None:
             return None
-        on_step = self.policy.planner.draft.observe if isinstance(self.policy, AutoPolicy) else None
-        sharp = sharpness(self.draft_context.model, self.model)
-        drafter = params.drafters.draft_model
-        return DraftModel(self.draft_context, drafter, exact=params.exact, sharpness=sharp, on_step=on_step)
+        planner = self.policy.planner if isinstance(self.policy, AutoPolicy) else None
+        return DraftModel(
+            self.draft_context,
+            params.drafters.draft_model,
+            exact=params.exact,
+            sharpness=sharpness(self.draft_context.model, self.model),
+            n_first=planner.n_affordable(FIRST_READING) if planner and not params.exact else 0,
+            on_step=planner.draft.observe if planner else None,
+        )
 
     def _owned(self, resource: Owned) -> Owned:
         self._closers.append(resource.close)

@@ -268,4 +268,4 @@ def test_the_planner_can_say_why(target: str) -> None:
     assert why["policy"] == "auto"
     assert why["speedup"] > 0
     assert why["actual_ms"] > 0
-    assert float(why["target_ms"]["1"]) > 0
+    assert float(why["target_ms"][1]) > 0

@@ -94,9 +94,11 @@ class DraftModel:
         *,
         exact: bool = False,
         sharpness: float = 1.0,
+        n_first: int = 0,
         on_step: Callable[[int, float], None] | None = None,
     ) -> None:
-        """`on_step` hears of every draft step: how many tokens it computed, and how long it took."""
+        """`n_first` limits how much of a new text is read at once, 0 for all that the window holds. `on_step` hears of
+        every draft step: how many tokens it computed, and how long it took."""
         self.context = context
         self.sharpness = sharpness
         self._on_step = on_step
@@ -105,6 +107,7 @@ class DraftModel:
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
+        self._n_first = min(n_first or self.window, self.window)
         self._eog = context.model.vocab.eog
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
@@ -182,7 +185,9 @@ class DraftModel:
         text = [*ask.tokens, *ask.ahead] if ask.ahead else ask.tokens
         self._align(ask.seq, view, text, len(text) - 1)
         view.n_sure = min(view.n_sure, len(ask.tokens) - view.skipped)
-        if len(text) - view.skipped + n_ahead > self.window:
+        if len(text) - view.skipped - len(view.cached) > self._n_first:
+            self._refill(ask.seq, view, len(text), self._n_first)
+        elif len(text) - view.skipped + n_ahead > self.window:
             self._slide(ask.seq, view, len(text), n_ahead)
         return view.missing(text)
 
@@ -202,7 +207,7 @@ class DraftModel:
         n_drop = (len(view.cached) - view.n_keep) // 2
         fits = n_text - view.skipped - n_drop + n_ahead <= self.window
         if n_drop <= 0 or not fits or not self._can_shift:
-            self._refill(seq, view, n_text)
+            self._refill(seq, view, n_text, (self.window - view.n_keep) // 2)
             return
         start, end = view.n_keep, view.n_keep + n_drop
         self.context.remove(seq, start, end)
@@ -211,10 +216,11 @@ class DraftModel:
         view.skipped += n_drop
         view.n_sure -= n_drop
 
-    def _refill(self, seq: int, view: View, n_text: int) -> None:
+    def _refill(self, seq: int, view: View, n_text: int, n_latest: int) -> None:
+        """Start afresh with the first tokens and the latest."""
+        n_latest = min(n_latest, (self.window - view.n_keep) // 2)
         self.context.remove(seq, 0)
-        n_seen = view.n_keep + (self.window - view.n_keep) // 2
-        view.cached, view.n_sure, view.skipped = [], 0, max(0, n_text - n_seen)
+        view.cached, view.n_sure, view.skipped = [], 0, max(0, n_text - view.n_keep - n_latest)
 
     # -- computing
 

@@ -26,7 +26,8 @@ def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.
 
 def likeliest(row: Floats) -> tuple[int, float]:
     token = int(row.argmax())
-    return token, 1.0 / float(np.exp(row - row[token]).sum())
+    scores = row - row[token]
+    return token, 1.0 / float(np.exp(scores, out=scores).sum())
 
 
 def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from paceline.drafters.base import Draft
@@ -19,11 +20,26 @@ PROBE_LENGTH = 2
 LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued by the model, not doubted
 
 
+@dataclass(slots=True)
+class Choice:
+    """What a slot may check next: a proposal, each token's chance, and how far and for what gain checking it pays."""
+
+    proposal: Proposal
+    chances: list[float]
+    n: int = 0
+    worth: float = 0.0
+
+    @property
+    def is_likely(self) -> bool:
+        return bool(self.chances) and prod(self.chances) > LIKELY
+
+
 class Hope:
     """What asking the model gained lately on one text, in tokens: where a look-up had an offer, and where not."""
 
     def __init__(self, with_offer: float = FIRST_HOPE, without: float = FIRST_HOPE) -> None:
         self.values = {True: with_offer, False: without}
+        self.n_asked = 0
 
     def learn(self, offered: bool, gained: float, rate: float = HOPE_RATE) -> None:
         self.values[offered] += rate * (gained - self.values[offered])
@@ -55,7 +71,11 @@ class AutoPolicy:
     def propose(self, asks: Asks, wants: list[Want]) -> None:
         before = self._clock(asks)
         self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
-        self._propose(asks, wants)
+        choices = self._choose(asks, wants)
+        lengths = self.planner.trim([choice.chances for choice in choices])
+        for want, choice, n in zip(wants, choices, lengths, strict=True):
+            want.slot.draft = choice.proposal
+            want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
         self._seconds_drafting = self._clock(asks) - before
 
     @staticmethod
@@ -63,20 +83,16 @@ class AutoPolicy:
         """Time spent drafting so far, by everybody who is on."""
         return sum(asks.seconds(name) for name in asks.names())
 
-    def _propose(self, asks: Asks, wants: list[Want]) -> None:
+    def _choose(self, asks: Asks, wants: list[Want]) -> list[Choice]:
         names = asks.names()
         for name in names:
             if name not in MODELS:
                 self._ask_lookup(asks, name, wants)
-        for want in wants:
-            want.slot.draft = self._best(want.slot)
+        choices = [self._best(want.slot) for want in wants]
         for name in names:
             if name in MODELS:
-                self._ask_model(asks, name, wants)
-        slots = [want.slot for want in wants]
-        lengths = self.planner.trim([self._chances(slot, slot.draft) for slot in slots])
-        for slot, n in zip(slots, lengths, strict=True):
-            slot.draft.cut(n if n >= (slot.wishes.n_min or 0) else 0)
+                self._ask_model(asks, name, wants, choices)
+        return choices
 
     @staticmethod
     def _ask_lookup(asks: Asks, name: str, wants: list[Want]) -> None:
@@ -85,32 +101,28 @@ class AutoPolicy:
         if asked:
             asks.ask(name, [w.slot for w in asked], [w.limit for w in asked], [None] * len(asked))
 
-    def _best(self, slot: Slot) -> Proposal:
+    def _best(self, slot: Slot) -> Choice:
         """The offer that is worth most; nothing where none is worth checking."""
-        best, best_worth = Proposal(), 0.0
+        best = Choice(Proposal(), [])
         for ahead, draft in slot.offers:
             if not ahead:
-                proposal = Proposal()
-                proposal.add(draft)
-                worth = self._worth(slot, proposal)
-                if worth > best_worth:
-                    best, best_worth = proposal, worth
+                choice = self._weighed(slot, Proposal([draft], list(draft.tokens)))
+                best = choice if choice.worth > best.worth else best
         return best
 
-    def _worth(self, slot: Slot, proposal: Proposal) -> float:
-        return self.planner.best_length(self._chances(slot, proposal))[1] if proposal.tokens else 0.0
-
-    def _chances(self, slot: Slot, proposal: Proposal) -> list[float]:
-        return self.beliefs.chances(slot.seq, proposal.parts, slot.offers)
+    def _weighed(self, slot: Slot, proposal: Proposal) -> Choice:
+        chances = self.beliefs.chances(slot.seq, proposal.parts, slot.offers)
+        return Choice(proposal, chances, *self.planner.best_length(chances))
 
     # -- the model
 
-    def _ask_model(self, asks: Asks, name: str, wants: list[Want]) -> None:
-        able = [want for want in wants if name in want.slot.stats and want.limit > 0]
-        if not able or not self.planner.can_ever_pay(max(want.limit for want in able)):
+    def _ask_model(self, asks: Asks, name: str, wants: list[Want], choices: list[Choice]) -> None:
+        """Where it is hoped to gain something, put its choice in place of the look-up's."""
+        able = [i for i, want in enumerate(wants) if name in want.slot.stats and want.limit > 0]
+        if not able or not self.planner.can_ever_pay(max(wants[i].limit for i in able)):
             self.off.add(name)
             return
-        asked = [want for want in able if self._hopeful(want)]
+        asked = [i for i in able if self._hopeful(wants[i], choices[i])]
         probing = not asked and self._may_probe()
         if probing:
             asked = able[:1]
@@ -118,17 +130,15 @@ class AutoPolicy:
             self.off.add(name)
             return
         self.off.discard(name)
-        self._draft_with_model(asks, name, asked, probing)
+        found = self._draft_with_model(asks, name, [wants[i] for i in asked], [choices[i] for i in asked], probing)
+        for i, choice in zip(asked, found, strict=True):
+            choices[i] = choice
 
-    def _hopeful(self, want: Want) -> bool:
-        slot = want.slot
-        if self._is_likely(slot):
-            reached = prod(self._chances(slot, slot.draft))
-            return len(slot.draft) < want.limit and reached * self._hope_of(slot).values[False] > 0
-        return self._hope_of(slot).values[bool(slot.draft.tokens)] > 0
-
-    def _is_likely(self, slot: Slot) -> bool:
-        return bool(slot.draft.tokens) and prod(self._chances(slot, slot.draft)) > LIKELY
+    def _hopeful(self, want: Want, choice: Choice) -> bool:
+        hope = self._hope_of(want.slot).values
+        if choice.is_likely:
+            return len(choice.proposal) < want.limit and hope[False] > 0
+        return hope[bool(choice.chances)] > 0
 
     def _hope_of(self, slot: Slot) -> Hope:
         if slot.seq not in self._hopes:
@@ -138,34 +148,39 @@ class AutoPolicy:
     def _may_probe(self) -> bool:
         return self._seconds_probing <= PROBE_SHARE * self._seconds_total
 
-    def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], probing: bool) -> None:
+    def _draft_with_model(
+        self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice], probing: bool
+    ) -> list[Choice]:
         """The model goes on after a likely look-up, else starts afresh and competes with it."""
         slots = [want.slot for want in asked]
-        lookups = [slot.draft for slot in slots]
-        checked = [self.planner.best_length(self._chances(slot, slot.draft))[0] for slot in slots]
-        for slot in slots:
-            slot.draft = slot.draft if self._is_likely(slot) else Proposal()
-        limits = [PROBE_LENGTH if probing else want.limit - len(want.slot.draft) for want in asked]
-        stops = [self._stop_rule(want.slot, name, limit) for want, limit in zip(asked, limits, strict=True)]
+        limits, stops = [], []
+        for want, lookup in zip(asked, lookups, strict=True):
+            want.slot.draft = lookup.proposal if lookup.is_likely else Proposal()
+            limits.append(PROBE_LENGTH if probing else want.limit - len(want.slot.draft))
+            stops.append(self._stop_rule(want.slot, name, limits[-1]))
         before = asks.seconds(name)
         drafts = asks.ask(name, slots, limits, stops)
         seconds = (asks.seconds(name) - before) / len(asked)
-        if probing:
-            self._seconds_probing += seconds
-        for slot, draft, lookup, n in zip(slots, drafts, lookups, checked, strict=True):
-            self._compare(slot, draft, lookup, n, seconds)
+        self._seconds_probing += seconds if probing else 0.0
+        return [self._compared(*which, seconds) for which in zip(slots, drafts, lookups, strict=True)]
 
-    def _compare(self, slot: Slot, draft: Draft, lookup: Proposal, n_checked: int, seconds: float) -> None:
-        """Keep the better proposal, and note what asking was worth: over checking what would have been checked."""
-        without = self.planner.worth(self._chances(slot, lookup)[:n_checked])
-        offered = bool(lookup.tokens) and lookup is not slot.draft
-        if lookup is slot.draft:
-            slot.draft.add(draft)
+    def _compared(self, slot: Slot, draft: Draft, lookup: Choice, seconds: float) -> Choice:
+        """The better choice, now that there is a second opinion; and what asking for it was worth: more than checking
+        what would have been checked, less the time it took. The first time includes reading the prompt."""
+        again = self._weighed(slot, lookup.proposal)
+        without = self.planner.worth(again.chances[: lookup.n])
+        offered = bool(lookup.chances) and not lookup.is_likely
+        if offered or not lookup.chances:
+            choice = self._best(slot)
         else:
-            slot.draft = self._best(slot)
-        gained = self._worth(slot, slot.draft) - without - self.planner.rate * seconds
-        self._hope_of(slot).learn(offered, gained)
+            lookup.proposal.add(draft)
+            choice = self._weighed(slot, lookup.proposal)
+        hope = self._hope_of(slot)
+        gained = choice.worth - without - (self.planner.rate * seconds if hope.n_asked else 0.0)
+        hope.n_asked += 1
+        hope.learn(offered, gained)
         self._hope.learn(offered, gained, HOPE_RATE / 4)
+        return choice
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:
         """For the model, token by token: can going on still pay?"""

@@ -18,6 +18,7 @@ HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.05
 MARGIN = 1.05  # a token must earn a little more than it costs: predictions are not exact
 LOOK_AHEAD = 16
+LARGE = 128  # tokens in a batch where each costs as little as it ever will
 
 
 class Planner:
@@ -45,6 +46,7 @@ class Planner:
         self.plain_seconds = n_slots * self.seconds(2) if self.exact else self.seconds(n_slots)
         self.rate = MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds)
         self.draft_step = self.draft.predict(n_slots) / n_slots
+        self._extra = [0.0]
 
     def seconds(self, n: int) -> float:
         """A batch of n tokens."""
@@ -52,9 +54,15 @@ class Planner:
 
     def extra_seconds(self, n: int) -> float:
         """What n draft tokens add to the step; in exact mode n are one slot's."""
-        if self.exact:
-            return self.seconds(max(2, 1 + n)) - self.seconds(2)
-        return self.seconds(self.n_slots + n) - self.plain_seconds
+        extra = self._extra
+        while len(extra) <= n:
+            m = len(extra)
+            extra.append(
+                self.seconds(max(2, 1 + m)) - self.seconds(2)
+                if self.exact
+                else self.seconds(self.n_slots + m) - self.plain_seconds
+            )
+        return extra[n]
 
     def observe(self, n_tokens: int, n_emitted: int, seconds: float, drafting: float = 0.0) -> None:
         """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
@@ -121,6 +129,11 @@ class Planner:
             if reached < HOPELESS:
                 return False
         return False
+
+    def n_affordable(self, n_steps: float) -> int:
+        """How many tokens the draft model computes in the time of so many plain steps of one slot; never a handful."""
+        per_token = self.draft.predict(LARGE) / LARGE
+        return max(LARGE, int(n_steps * self.target.predict(1) / max(1e-9, per_token)))
 
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were always right."""
