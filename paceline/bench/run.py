@@ -1,7 +1,7 @@
-"""The measuring itself: every method runs every job, one right after the other in one process, taking turns to start.
+"""The measuring itself: every method runs every job, all at once in one process, a step of one after a step of another.
 
-A busy or throttled machine then slows all methods alike. Speeds are tokens per second of generation, never whole
-times: outside --exact, texts may part at near-ties.
+A busy or throttled machine then slows all methods alike, however short its moods. A method's time is that of its own
+steps. Speeds are tokens per second of generation, never whole times: outside --exact, texts may part at near-ties.
 """
 
 from __future__ import annotations
@@ -71,11 +71,15 @@ class Answer:
     timings: Timings
 
 
+Finish = Callable[[], tuple[list[Answer], float]]  # waits for a started job: its answers, and the seconds they took
+
+
 class Contender(Protocol):
     """One method, ready to run jobs: the seam a fake fits into."""
 
     def warm_up(self) -> None: ...
-    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]: ...
+    def prepare(self, job: Job, n_tokens: int, sampling: SamplingParams) -> None: ...
+    def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish: ...
     def close(self) -> None: ...
 
 
@@ -96,14 +100,21 @@ def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Iterator[S
 
 
 def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: int, turn: int) -> Iterator[Sample]:
-    for method in rotated(plan.methods, turn + repeat):
-        name = method.name
-        try:
-            answers, wall = contenders[name].measure(job, plan.n_tokens, plan.sampling_of(job, repeat))
-        except (RequestError, DecodeError) as error:
-            yield Sample(name, job.category, job.number, repeat, error=str(error))
-        else:
-            yield sample(name, job, repeat, answers, wall)
+    """Everybody gets ready, one after the other; then all run at once."""
+    sampling = plan.sampling_of(job, repeat)
+    running: dict[str, Finish] = {}
+    for phase in ("prepare", "start", "finish"):
+        for method in rotated(plan.methods, turn + repeat):
+            name = method.name
+            try:
+                if phase == "prepare":
+                    contenders[name].prepare(job, plan.n_tokens, sampling)
+                elif phase == "start":
+                    running[name] = contenders[name].start(job, plan.n_tokens, sampling)
+                else:
+                    yield sample(name, job, repeat, *running[name]())
+            except (RequestError, DecodeError) as error:
+                yield Sample(name, job.category, job.number, repeat, error=str(error))
 
 
 def rotated(items: Sequence[Item], turn: int) -> list[Item]:
@@ -112,19 +123,17 @@ def rotated(items: Sequence[Item], turn: int) -> list[Item]:
     return [*items[n:], *items[:n]]
 
 
-def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], wall: float) -> Sample:
-    """A single prompt's clock starts at its first token; several at once count from start to end of all."""
+def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], seconds: float) -> Sample:
+    """The clock starts at a first token, so first tokens do not count."""
     timings = [answer.timings for answer in answers]
-    alone = len(answers) == 1
-    n_first = -1 if alone else 0
     return Sample(
         method,
         job.category,
         job.number,
         repeat,
-        n_tokens=sum(t.predicted_n + n_first for t in timings),
-        seconds=timings[0].predicted_ms / 1e3 if alone else wall,
-        n_steps=sum(t.n_steps + 1 + n_first for t in timings),
+        n_tokens=sum(t.predicted_n - 1 for t in timings),
+        seconds=seconds,
+        n_steps=sum(t.n_steps for t in timings),
         n_drafted=sum(t.draft_n for t in timings),
         n_accepted=sum(t.draft_n_accepted for t in timings),
         texts=tuple(answer.tokens for answer in answers),
@@ -154,12 +163,18 @@ class Runner:
         prompt = tuple(self.engine.tokenize(WARM_UP))
         self.together([prompt] * self.engine.n_slots, N_WARM_UP, SamplingParams(temperature=0, ignore_eos=True))
 
-    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
-        if len(job.prompts) > 1:
-            self.together(job.prompts, 1, sampling)  # reads the prompts, so that the clock sees generation alone
-        start = perf_counter()
-        answers = self.together(job.prompts, n_tokens, sampling)
-        return answers, perf_counter() - start
+    def prepare(self, job: Job, n_tokens: int, sampling: SamplingParams) -> None:
+        """Read the prompts, so that all slots start together."""
+        self.together(job.prompts, 1, sampling)
+
+    def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
+        before = self.engine.core.seconds
+        started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling) for p in job.prompts]
+
+        def finish() -> tuple[list[Answer], float]:
+            return [answer_of(generation) for generation in started], self.engine.core.seconds - before
+
+        return finish
 
     def together(
         self, prompts: Sequence[tuple[int, ...]], n_tokens: int, sampling: SamplingParams, **options: Any
@@ -182,14 +197,13 @@ class OracleRunner(Runner):
         super().__init__(engine)
         self.oracle = oracle
 
-    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
+    def prepare(self, job: Job, n_tokens: int, sampling: SamplingParams) -> None:
         self.oracle.forget()
         known = self.study(job, n_tokens, sampling, speculative={"types": ()})
         for _ in range(0 if self.engine.settings.engine.exact else N_REHEARSALS):
             before, known = known, self.study(job, n_tokens, sampling)
             if known == before:
                 break
-        return super().measure(job, n_tokens, sampling)
 
     def study(self, job: Job, n_tokens: int, sampling: SamplingParams, **options: Any) -> list[tuple[int, ...]]:
         answers = [answer.tokens for answer in self.together(job.prompts, n_tokens, sampling, **options)]

@@ -11,7 +11,7 @@ import math
 N_BINS = 20
 PRIOR = 6.0  # raw confidence counts like this many observations
 MEMORY = 0.998  # of a bin's counts, per observation in it
-BIAS_RATE = 0.03
+BIAS_RATE = 0.1
 BIAS_MOST = 3.0
 BIAS_MEMORY = 0.995
 LEAST, MOST = 0.005, 0.995

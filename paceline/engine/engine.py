@@ -54,6 +54,7 @@ class Engine:
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
         self.queue = Queue(params.n_queue)
         self.n_steps = 0
+        self.seconds = 0.0  # spent in steps that went on with an answer
         self._batch = target.new_batch()
         self._eog = vocab.eog
 
@@ -87,11 +88,14 @@ class Engine:
 
     def step(self) -> None:
         """One round for everybody: admit, draft and plan, then for each batch decode, verify, commit and emit."""
+        start = perf_counter()
+        generating = any(slot.generating for slot in self.slots)
         self.admit()
         self.draft()
         for works in self.scheduler.lay_out(self.slots):
             self.compute(works)
         self.n_steps += 1
+        self.seconds += perf_counter() - start if generating else 0.0
 
     def compute(self, works: list[Work]) -> None:
         """One batch: decode, verify, commit, emit; then the planner hears what it cost."""

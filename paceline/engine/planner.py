@@ -16,7 +16,7 @@ from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.05
-MARGIN = 1.05  # a token must earn a little more than it costs: predictions are not exact
+MARGIN = 1.15  # a token must earn a little more than it costs: the best of several guesses looks better than it is
 LOOK_AHEAD = 16
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 

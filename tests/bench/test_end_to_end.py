@@ -55,7 +55,7 @@ def test_several_slots(target: str, prompts: str, tmp_path: Path) -> None:
     assert bench(*words, "--limit", "2", "--methods", "none,oracle,suffix") == 0
     samples = json.loads(data.read_text())["samples"]
     assert len(samples) == 2 * 3
-    assert all(s["n_tokens"] == 16 and len(s["texts"]) == 2 for s in samples)
+    assert all(s["n_tokens"] == 14 and len(s["texts"]) == 2 for s in samples)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.bench.jobs import Job
 from paceline.bench.methods import Method, parse_all
-from paceline.bench.run import Answer, Contender, Plan, Sample, run
+from paceline.bench.run import Answer, Contender, Finish, Plan, Sample, run
 from paceline.config import SamplingParams
 from paceline.engine.request import Timings
 from paceline.errors import ContextFull
@@ -37,13 +37,21 @@ class FakeContender:
     def warm_up(self) -> None:
         self.book.events.append(f"warm {self.name}")
 
-    def measure(self, job: Job, n_tokens: int, sampling: SamplingParams) -> tuple[list[Answer], float]:
+    def prepare(self, job: Job, n_tokens: int, sampling: SamplingParams) -> None:
+        self.book.events.append(f"read {self.name}{job.number}")
+
+    def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
         self.book.events.append(f"{self.name}{job.number}")
         self.book.samplings.setdefault((self.name, job.number), []).append(sampling)
-        if (self.name, job.number) in self.book.fails:
-            raise ContextFull("too long")
-        timings = Timings(predicted_n=n_tokens, predicted_ms=500.0, n_steps=5, draft_n=8, draft_n_accepted=6)
-        return [Answer((1, 2, 3), timings) for _ in job.prompts], 2.0
+
+        def finish() -> tuple[list[Answer], float]:
+            self.book.events.append(f"end {self.name}{job.number}")
+            if (self.name, job.number) in self.book.fails:
+                raise ContextFull("too long")
+            timings = Timings(predicted_n=n_tokens, predicted_ms=500.0, n_steps=5, draft_n=8, draft_n_accepted=6)
+            return [Answer((1, 2, 3), timings) for _ in job.prompts], 2.0
+
+        return finish
 
     def close(self) -> None:
         self.book.events.append(f"close {self.name}")
@@ -59,15 +67,18 @@ def measured(book: Book, plan: Plan) -> list[Sample]:
     return list(run(plan, book.open))
 
 
-def test_methods_alternate_and_take_turns_to_be_first() -> None:
+def test_methods_run_at_once_and_take_turns_to_be_first() -> None:
     book = Book()
-    samples = measured(book, plan())
+    samples = measured(book, plan(n_jobs=2))
     assert book.events[6:-3] == [
+        *("read none0", "read auto0", "read suffix0"),
         *("none0", "auto0", "suffix0"),
+        *("end none0", "end auto0", "end suffix0"),
+        *("read auto1", "read suffix1", "read none1"),
         *("auto1", "suffix1", "none1"),
-        *("suffix2", "none2", "auto2"),
+        *("end auto1", "end suffix1", "end none1"),
     ]
-    assert len(samples) == len(plan())
+    assert len(samples) == len(plan(n_jobs=2))
 
 
 def test_every_engine_is_warm_before_the_first_is_measured() -> None:
@@ -113,13 +124,9 @@ def test_an_engine_that_does_not_open_leaves_none_behind() -> None:
     assert {"close none", "close auto"} <= set(book.events)
 
 
-def test_one_prompt_is_timed_from_its_first_token() -> None:
-    sample = measured(Book(), plan())[0]
-    assert (sample.n_tokens, sample.seconds, sample.n_steps) == (20, 0.5, 5)
-    assert (sample.n_drafted, sample.n_accepted, sample.texts) == (8, 6, ((1, 2, 3),))
-
-
-def test_prompts_at_once_count_together_by_the_clock_on_the_wall() -> None:
-    sample = measured(Book(), plan(n_slots=4))[0]
-    assert (sample.n_tokens, sample.seconds, sample.n_steps) == (84, 2.0, 24)
-    assert len(sample.texts) == 4
+@pytest.mark.parametrize("n_slots", [1, 4])
+def test_first_tokens_do_not_count_since_the_clock_starts_with_them(n_slots: int) -> None:
+    sample = measured(Book(), plan(n_slots=n_slots))[0]
+    assert (sample.n_tokens, sample.seconds, sample.n_steps) == (20 * n_slots, 2.0, 5 * n_slots)
+    assert (sample.n_drafted, sample.n_accepted) == (8 * n_slots, 6 * n_slots)
+    assert sample.texts == ((1, 2, 3),) * n_slots
