@@ -19,6 +19,7 @@ from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
 
 log = logging.getLogger("paceline")
+FORCED = "grammar"  # has nothing to say to a request without one
 
 
 class Drafting:
@@ -36,9 +37,11 @@ class Drafting:
     def begin(self, slot: Slot) -> None:
         types = slot.wishes.types
         wanted = [name for name in self.drafters if types is None or name in types]
+        if slot.request and slot.request.grammar is None and FORCED in wanted:
+            wanted.remove(FORCED)
         slot.stats = {name: DrafterStats(name) for name in wanted}
         for name in wanted:
-            with self._guard(name), self._timed(name, [slot], "begin_ms"):
+            with self._guard(name), self._timed(name, slot, "begin_ms"):
                 self.drafters[name].begin(slot.seq, slot.tokens)
 
     def propose(self, slots: list[Slot], rooms: list[int]) -> None:
@@ -61,15 +64,19 @@ class Drafting:
 
     def ask(self, name: str, slots: list[Slot], limits: list[int], go_on: Sequence[GoOn | None]) -> list[Draft]:
         """One drafter's drafts for these slots, each going on after what the slot's proposal has already."""
+        start = perf_counter()
         asks = [ask_for(slot, limit, rule) for slot, limit, rule in zip(slots, limits, go_on, strict=True)]
-        drafts = [Draft(source=name) for _ in slots]
-        with self._guard(name), self._timed(name, slots, "draft_ms"):
+        try:
             drafts = [self._cut(d, ask) for d, ask in zip(self.drafters[name].draft(asks), asks, strict=True)]
+        except Exception:
+            self._switch_off(name)
+            drafts = [Draft(source=name) for _ in slots]
+        ms = 1e3 * (perf_counter() - start)
         for slot, ask, draft in zip(slots, asks, drafts, strict=True):
-            slot.stats[name].n_calls += 1
+            slot.stats[name].asked(1, ms / len(slots))
             if draft.tokens:
                 slot.offers.append((tuple(ask.ahead), draft))
-        self.stats[name].n_calls += len(slots)
+        self.stats[name].asked(len(slots), ms)
         return drafts
 
     def _cut(self, draft: Draft, ask: Ask) -> Draft:
@@ -90,7 +97,7 @@ class Drafting:
             slot.stats[draft.source].count(len(draft), n_right)
             self.stats[draft.source].count(len(draft), n_right)
             if reached and draft.source in self.drafters:
-                with self._guard(draft.source), self._timed(draft.source, [slot], "accept_ms"):
+                with self._guard(draft.source), self._timed(draft.source, slot, "accept_ms"):
                     self.drafters[draft.source].accept(slot.seq, draft, n_right)
 
     def end(self, slot: Slot) -> None:
@@ -110,21 +117,19 @@ class Drafting:
         try:
             yield
         except Exception:
-            log.warning("drafter %s failed and is switched off", name, exc_info=True)
-            self.drafters.pop(name, None)
+            self._switch_off(name)
+
+    def _switch_off(self, name: str) -> None:
+        log.warning("drafter %s failed and is switched off", name, exc_info=True)
+        self.drafters.pop(name, None)
 
     @contextmanager
-    def _timed(self, name: str, slots: list[Slot], field: str) -> Iterator[None]:
+    def _timed(self, name: str, slot: Slot, field: str) -> Iterator[None]:
         start = perf_counter()
         yield
         ms = 1e3 * (perf_counter() - start)
-        add_ms(self.stats[name], field, ms)
-        for slot in slots:
-            add_ms(slot.stats[name], field, ms / len(slots))
-
-
-def add_ms(stats: DrafterStats, field: str, ms: float) -> None:
-    setattr(stats, field, getattr(stats, field) + ms)
+        for stats in (self.stats[name], slot.stats[name]):
+            setattr(stats, field, getattr(stats, field) + ms)
 
 
 def ask_for(slot: Slot, n_max: int, go_on: GoOn | None) -> Ask:

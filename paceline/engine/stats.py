@@ -23,6 +23,11 @@ class DrafterStats:
     drafted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
     accepted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
 
+    def asked(self, n_times: int, ms: float) -> None:
+        """It was asked for drafts, and this is how long they took."""
+        self.n_calls += n_times
+        self.draft_ms += ms
+
     def count(self, n_drafted: int, n_accepted: int) -> None:
         """A draft of this many tokens was checked, this many of them were right."""
         self.n_drafts += 1
