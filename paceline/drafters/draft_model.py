@@ -1,7 +1,7 @@
 """`draft-simple`: a smaller model with the target's vocabulary writes ahead.
 
 One context serves all sequences. Each sees a window of its history: the first few tokens and the latest ones. When the
-window is full the older half of the latter goes, so time and memory stay flat however long the text gets. Tokens
+window is full the oldest quarter of the latter goes, so time and memory stay flat however long the text gets. Tokens
 that turn out right stay in the cache; only wrong ones are removed.
 
 Bound: window tokens per sequence.
@@ -203,8 +203,8 @@ class DraftModel:
             view.skipped = 0
 
     def _slide(self, seq: int, view: View, n_text: int, n_ahead: int) -> None:
-        """Drop the older half of the window; where the memory cannot shift, or little would be left, refill it."""
-        n_drop = (len(view.cached) - view.n_keep) // 2
+        """Drop the oldest quarter of the window; where the memory cannot shift, or little would be left, refill it."""
+        n_drop = (len(view.cached) - view.n_keep) // 4
         fits = n_text - view.skipped - n_drop + n_ahead <= self.window
         if n_drop <= 0 or not fits or not self._can_shift:
             self._refill(seq, view, n_text, (self.window - view.n_keep) // 2)

@@ -15,7 +15,7 @@ from paceline.engine.slot import Slot
 
 FIRST_HOPE = 0.3  # tokens that asking a model is believed to gain before it was tried
 HOPE_RATE = 0.1
-PROBE_SHARE = 0.02
+PROBE_SHARE = 0.005
 PROBE_LENGTH = 2
 LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued by the model, not doubted
 
