@@ -31,6 +31,7 @@ from paceline.models import demo_copy
 SHORT = "Tell me something about the number {}."
 STORY = "Write a long story about a fox who wanted to cross the river."
 N_LONG = 4000
+N_CTX = 16384
 LEAVERS = 200
 
 
@@ -235,8 +236,8 @@ async def leavers(server: Server, n: int) -> dict[str, Any]:
     }
 
 
-async def http_cost(server: Server, model: str, rounds: int) -> dict[str, Any]:
-    """Tokens per second of one stream, through HTTP and through the library, in turns."""
+async def http_cost(server: Server, model: str, n_slots: int, n_ctx: int, rounds: int) -> dict[str, Any]:
+    """Tokens per second of one stream, through HTTP and through the library with as many slots, in turns."""
 
     async def through_http() -> float:
         body = {"messages": messages(STORY), "temperature": 0, "max_tokens": 96, "ignore_eos": True}
@@ -249,7 +250,7 @@ async def http_cost(server: Server, model: str, rounds: int) -> dict[str, Any]:
         return (sum(n for _, n in times) - 1) / (times[-1][0] - times[0][0])
 
     ratios, speeds = [], []
-    with Engine(model, n_ctx=2048) as engine:
+    with Engine(model, n_ctx=n_ctx, n_slots=n_slots) as engine:
         for _ in range(rounds + 1):
             a = await asyncio.to_thread(through_library)
             b = await through_http()
@@ -280,7 +281,7 @@ async def measure(server: Server, model: str, args: argparse.Namespace) -> dict[
         "crowd": lambda: crowd(server, args.clients, args.seconds),
         "prompts": lambda: long_prompts(server, min(args.seconds, 20)),
         "leavers": lambda: leavers(server, LEAVERS),
-        "http": lambda: http_cost(server, model, args.rounds),
+        "http": lambda: http_cost(server, model, args.slots, N_CTX, args.rounds),
     }
     result: dict[str, Any] = {}
     for name in args.only.split(","):
@@ -300,7 +301,7 @@ def main() -> None:
     parser.add_argument("--only", default="crowd,prompts,leavers,http")
     args = parser.parse_args()
     model, _ = demo_copy(args.kind)
-    with serving(model, args.slots, 16384) as server:
+    with serving(model, args.slots, N_CTX) as server:
         result = asyncio.run(measure(server, model, args))
     table = Table("what", "measured", "goal")
     for name, value in result.items():
