@@ -156,7 +156,7 @@ class AutoPolicy:
         limits, stops = [], []
         for want, lookup in zip(asked, lookups, strict=True):
             want.slot.draft = lookup.proposal if lookup.is_likely else Proposal()
-            limits.append(PROBE_LENGTH if probing else want.limit - len(want.slot.draft))
+            limits.append(min(PROBE_LENGTH if probing else want.limit, want.limit - len(want.slot.draft)))
             stops.append(self._stop_rule(want.slot, name, limits[-1]))
         before = asks.seconds(name)
         drafts = asks.ask(name, slots, limits, stops)

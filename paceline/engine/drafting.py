@@ -55,6 +55,8 @@ class Drafting:
             wants.append(Want(slot, limit if slot.stats else 0))
         if any(want.limit > 0 for want in wants):
             self.policy.propose(self, wants)
+        for want in wants:
+            want.slot.draft.cut(max(0, want.limit))
 
     # -- what policies ask for
 

@@ -121,3 +121,19 @@ def test_the_text_is_the_same_under_the_auto_policy(texts: list[list[int]], p: f
     run(engine, *clients)
     for client, text in zip(clients, texts, strict=True):
         assert client.tokens == continuation(text, 30)
+
+
+def test_no_probe_drafts_past_the_limit() -> None:
+    """A model that is only probed, with room for one token: two would write past the request's end."""
+    script = Script({"draft-simple": ([0.99] * 4, 0.0)})
+    policy = AutoPolicy(Planner(CostCurve({1: 1.0, 2: 1.01, 4: 1.03, 16: 1.1}), CostCurve({1: 0.001})))
+    slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
+    for _ in range(50):
+        policy._hope_of(slot).values = dict.fromkeys((True, False), -1.0)
+        slot.draft = Proposal()
+        slot.offers.clear()
+        policy.propose(script, [Want(slot, 1)])
+        assert len(slot.draft) <= 1
+        policy.settled(slot, [*slot.draft.tokens, 99])
+        policy.spent(1 + len(slot.draft), 1 + len(slot.draft), 1.0)
+    assert script.asked["draft-simple"] > 0
