@@ -34,7 +34,6 @@ class Canned:
 
     def __init__(self) -> None:
         self._random = random.Random(1)
-        self.seconds_spent = 0.0
 
     def names(self) -> list[str]:
         return ["suffix", "draft-simple"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
@@ -102,19 +103,28 @@ def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Iterator[S
 def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: int, turn: int) -> Iterator[Sample]:
     """Everybody gets ready, one after the other; then all run at once."""
     sampling = plan.sampling_of(job, repeat)
-    running: dict[str, Finish] = {}
-    for phase in ("prepare", "start", "finish"):
-        for method in rotated(plan.methods, turn + repeat):
-            name = method.name
-            try:
-                if phase == "prepare":
-                    contenders[name].prepare(job, plan.n_tokens, sampling)
-                elif phase == "start":
-                    running[name] = contenders[name].start(job, plan.n_tokens, sampling)
-                else:
-                    yield sample(name, job, repeat, *running[name]())
-            except (RequestError, DecodeError) as error:
-                yield Sample(name, job.category, job.number, repeat, error=str(error))
+    order = [method.name for method in rotated(plan.methods, turn + repeat)]
+    errors: dict[str, str] = {}
+
+    def attempt(name: str, work: Callable[[], Item]) -> Item | None:
+        try:
+            return work()
+        except (RequestError, DecodeError) as error:
+            errors[name] = str(error)
+            return None
+
+    for name in order:
+        attempt(name, partial(contenders[name].prepare, job, plan.n_tokens, sampling))
+    able = [name for name in order if name not in errors]
+    running = {name: attempt(name, partial(contenders[name].start, job, plan.n_tokens, sampling)) for name in able}
+    for name in order:
+        finish = running.get(name)
+        done = attempt(name, finish) if finish else None
+        yield (
+            sample(name, job, repeat, *done)
+            if done
+            else Sample(name, job.category, job.number, repeat, error=errors[name])
+        )
 
 
 def rotated(items: Sequence[Item], turn: int) -> list[Item]:

@@ -207,7 +207,7 @@ class DraftModel:
         n_drop = (len(view.cached) - view.n_keep) // 4
         fits = n_text - view.skipped - n_drop + n_ahead <= self.window
         if n_drop <= 0 or not fits or not self._can_shift:
-            self._refill(seq, view, n_text, (self.window - view.n_keep) // 2)
+            self._refill(seq, view, n_text, self.window)
             return
         start, end = view.n_keep, view.n_keep + n_drop
         self.context.remove(seq, start, end)
@@ -217,7 +217,7 @@ class DraftModel:
         view.n_sure -= n_drop
 
     def _refill(self, seq: int, view: View, n_text: int, n_latest: int) -> None:
-        """Start afresh with the first tokens and the latest."""
+        """Start afresh with the first tokens and the latest, half a window of them at most."""
         n_latest = min(n_latest, (self.window - view.n_keep) // 2)
         self.context.remove(seq, 0)
         view.cached, view.n_sure, view.skipped = [], 0, max(0, n_text - view.n_keep - n_latest)

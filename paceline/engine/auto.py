@@ -56,9 +56,9 @@ class AutoPolicy:
     A model's draft is worth its time in two ways: as a draft, and as a second opinion on what a look-up offers.
     """
 
-    def __init__(self, planner: Planner, beliefs: Beliefs | None = None) -> None:
+    def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.beliefs = beliefs or Beliefs()
+        self.beliefs = Beliefs()
         self.off: set[str] = set()
         self._hope = Hope()
         self._hopes: dict[int, Hope] = {}

@@ -32,13 +32,14 @@ class Pace:
     """How much slower than measured everything is at the moment, and what a thousand tokens of context cost each
     token, as a share of a lone token's step. A Kalman filter of two states that wander."""
 
-    FIRST = (1.0, 0.2)
+    FIRST_ATTENTION = 0.2
     UNSURE = (0.05**2, 0.3**2)  # variances at first, and never more
     WANDER = (0.02**2, 0.004**2)  # variances that a step adds
     NOISE = 0.1**2
 
     def __init__(self, attention: float | None = None) -> None:
-        self.value, self.attention = self.FIRST if attention is None else (1.0, attention)
+        self.value = 1.0
+        self.attention = self.FIRST_ATTENTION if attention is None else attention
         self._p = [self.UNSURE[0], 0.0, self.UNSURE[1] * (1.0 if attention is None else 0.1)]
 
     def predict(self, looking: float) -> float:

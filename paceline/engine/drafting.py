@@ -12,6 +12,7 @@ from time import perf_counter
 
 from paceline.config import SamplingParams
 from paceline.drafters.base import Ask, Draft, Drafter, Noise
+from paceline.drafters.grammar import GrammarDrafter
 from paceline.engine.auto import AutoPolicy
 from paceline.engine.policy import FixedPolicy, GoOn, Want
 from paceline.engine.proposal import Proposal
@@ -19,7 +20,6 @@ from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
 
 log = logging.getLogger("paceline")
-FORCED = "grammar"  # has nothing to say to a request without one
 
 
 class Drafting:
@@ -37,8 +37,8 @@ class Drafting:
     def begin(self, slot: Slot) -> None:
         types = slot.wishes.types
         wanted = [name for name in self.drafters if types is None or name in types]
-        if slot.request and slot.request.grammar is None and FORCED in wanted:
-            wanted.remove(FORCED)
+        if slot.request and slot.request.grammar is None:
+            wanted = [name for name in wanted if name != GrammarDrafter.name]
         slot.stats = {name: DrafterStats(name) for name in wanted}
         for name in wanted:
             with self._guard(name), self._timed(name, slot, "begin_ms"):

@@ -106,7 +106,7 @@ class Engine:
         n_emitted = sum(self.commit(work, rows) for work in works)
         seconds = perf_counter() - start
         if n_prompt < n_tokens and works:
-            self.scheduler.pace.observe(n_prompt, seconds)
+            self.scheduler.prompts.observe(n_prompt, seconds)
         if not n_prompt and works:
             self.drafting.policy.spent(n_tokens, n_emitted, seconds)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.drafters.base import Draft
+from paceline.drafters.grammar import GrammarDrafter
 from paceline.engine.slot import Slot
 
 MODELS = frozenset({"draft-simple"})
@@ -56,7 +57,7 @@ class FixedPolicy:
             return False
         if name in MODELS and n < SHORT:
             return True
-        return all(part.source == "grammar" for part in want.slot.draft.parts)
+        return all(part.source == GrammarDrafter.name for part in want.slot.draft.parts)
 
     def settled(self, slot: Slot, emitted: Sequence[int]) -> None:
         """Nothing to learn."""

@@ -14,7 +14,7 @@ EXACT_MAX = 62  # batches of 2 to 62 tokens agree to the last bit on a CPU, see 
 
 STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes without
 LEAST_CHUNK = 4.0
-PACE_RATE = 0.1
+PLAIN_RATE = 0.1
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Queue:
         return gone
 
 
-class Pace:
+class PromptShare:
     """How many prompt tokens may join a step of running answers: as many as stretch it STRETCH times.
 
     Learned from the steps themselves; on a GPU it comes out large, on a CPU small.
@@ -73,7 +73,7 @@ class Pace:
     def observe(self, n_prompt: int, seconds: float) -> None:
         """A step with running answers and so many prompt tokens took this long."""
         if not n_prompt:
-            self._plain += (PACE_RATE if self._plain else 1.0) * (seconds - self._plain)
+            self._plain += (PLAIN_RATE if self._plain else 1.0) * (seconds - self._plain)
         elif self._plain and n_prompt >= self.n_prompt // 2:
             fit = STRETCH * self._plain / max(seconds, 1e-9)
             self._n = max(min(LEAST_CHUNK, self._n_max), min(self._n_max, self._n * max(0.8, min(1.1, fit))))
@@ -90,7 +90,7 @@ class Scheduler:
         self.n_batch = n_batch
         self.n_ubatch = n_ubatch
         self.exact = exact
-        self.pace = Pace(n_ubatch)
+        self.prompts = PromptShare(n_ubatch)
 
     def draft_room(self, n_generating: int) -> int:
         """The longest draft a slot may have so that all generating slots fit one batch."""
@@ -109,7 +109,7 @@ class Scheduler:
 
     def _prefills(self, slots: list[Slot], generating: list[Work]) -> list[Work]:
         """Prompt chunks, oldest request first, until the step is long enough."""
-        budget = self.n_ubatch if not generating or self.exact else self.pace.n_prompt
+        budget = self.n_ubatch if not generating or self.exact else self.prompts.n_prompt
         budget = min(budget, self.n_batch - sum(len(work.tokens) for work in generating))
         works = []
         for slot in slots:

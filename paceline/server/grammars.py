@@ -56,10 +56,8 @@ class Grammars:
         return self.json_schema(ANY_OBJECT if schema is None else schema)
 
     def json_schema(self, schema: Any) -> Grammar:
-        """As in llama-server, an empty schema stands for any object; `true` stands for anything at all."""
-        if schema is False:
-            raise ConfigError("the JSON schema false allows nothing")
-        schema = {} if schema is True else schema or ANY_OBJECT
+        """As in llama-server, an empty schema stands for any object."""
+        schema = schema if schema or schema is False else ANY_OBJECT
         try:
             key = json.dumps(schema, sort_keys=True)
         except (TypeError, ValueError, RecursionError) as error:
@@ -69,16 +67,8 @@ class Grammars:
     def _keep(self, key: str, make: Callable[[GrammarCompiler], Grammar]) -> Grammar:
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = self._made(make)
+                self._kept[key] = make(self._compiler())
                 while len(self._kept) > N_KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key]
-
-    def _made(self, make: Callable[[GrammarCompiler], Grammar]) -> Grammar:
-        try:
-            return make(self._compiler())
-        except ConfigError:
-            raise
-        except ValueError as error:
-            raise ConfigError(f"the grammar cannot be compiled: {error}") from error

@@ -87,7 +87,12 @@ class GrammarCompiler:
             raise ConfigError(f"the grammar is not text: {error}") from error
         with self._lock:
             tokenizer = self._tokenizer
-        translated = translate()
+        try:
+            translated = translate()
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"the grammar cannot be compiled: {_one_line(str(error))}") from error
         limits = LLParserLimits(verbose_errors=False)
         first = _on_deep_stack(
             lambda: LLMatcher(tokenizer, translated, log_level=0, limits=limits), 2**26 + 2**9 * len(translated)
@@ -247,7 +252,7 @@ def _schema_source(schema: str | Mapping[str, Any] | bool) -> str:
         if not isinstance(value, Mapping | bool):
             raise ConfigError("a JSON schema must be an object or a boolean")
         if value is False:
-            raise ConfigError("the JSON schema false fits no value at all")
+            raise ConfigError("the JSON schema false fits no value: it allows nothing")
         return json.dumps({} if value is True else value, ensure_ascii=False)
     except ConfigError:
         raise

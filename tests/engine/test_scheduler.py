@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, Pace
+from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, PromptShare
 
 
-def settle(pace: Pace, per_step: float, per_token: float, n_steps: int = 200) -> int:
+def settle(pace: PromptShare, per_step: float, per_token: float, n_steps: int = 200) -> int:
     for _ in range(20):
         pace.observe(0, per_step)
     for _ in range(n_steps):
@@ -18,20 +18,20 @@ def settle(pace: Pace, per_step: float, per_token: float, n_steps: int = 200) ->
 
 @pytest.mark.parametrize("per_token", [0.1, 0.02, 0.5])
 def test_prompt_tokens_stretch_a_step_as_far_as_allowed(per_token: float) -> None:
-    n = settle(Pace(512), per_step=1.0, per_token=per_token)
+    n = settle(PromptShare(512), per_step=1.0, per_token=per_token)
     assert n == pytest.approx((STRETCH - 1) / per_token, abs=1.5) or n == LEAST_CHUNK
 
 
 def test_where_they_cost_nothing_a_whole_batch_joins() -> None:
-    assert settle(Pace(512), per_step=1.0, per_token=1e-6) == 512
+    assert settle(PromptShare(512), per_step=1.0, per_token=1e-6) == 512
 
 
 def test_where_they_cost_too_much_a_few_still_do() -> None:
-    assert settle(Pace(512), per_step=1.0, per_token=10.0) == LEAST_CHUNK
+    assert settle(PromptShare(512), per_step=1.0, per_token=10.0) == LEAST_CHUNK
 
 
 def test_a_small_rest_of_a_prompt_teaches_nothing() -> None:
-    pace = Pace(512)
+    pace = PromptShare(512)
     n = settle(pace, per_step=1.0, per_token=0.1)
     for _ in range(100):
         pace.observe(1, 1.1)
