@@ -35,6 +35,8 @@ def chance_of(length: int) -> float:
 
 def growing_chances(length: int, n: int) -> list[float]:
     """For n tokens after a match of this length, each given that the ones before it were right."""
+    if length + n <= LENGTHS[-1]:
+        return CHANCE_BY_LENGTH[length : length + n]
     return [chance_of(length + j) for j in range(n)]
 
 
@@ -140,6 +142,17 @@ class NgramIndex:
             if list(tokens[place : place + self.n]) == wanted:
                 yield place
 
+    def ends_of(self, wanted: list[int], tokens: Sequence[int], value: int, before: int, n_most: int) -> list[int]:
+        """Where these n tokens end in the history, before this place: as `places_of`, at most so many and in one go."""
+        n, ends = self.n, []
+        for place in self._hashed_places(value):
+            end = place + n
+            if end < before and tokens[place:end] == wanted:
+                ends.append(end)
+                if len(ends) >= n_most:
+                    break
+        return ends
+
     def _hashed_places(self, value: int) -> Iterator[int]:
         place = self._newest.get(value, -1)
         while place >= 0:
@@ -154,8 +167,7 @@ class NgramIndex:
 
 def catch_up_all(indexes: Sequence[NgramIndex], tokens: Sequence[int]) -> None:
     """Several sizes over the same history."""
-    crowded = any(index.is_crowded(tokens) for index in indexes)
-    prefix = prefix_hashes(tokens) if crowded else None
+    prefix = prefix_hashes(tokens) if indexes[0].is_crowded(tokens) else None
     for index in indexes:
         index.catch_up(tokens, prefix)
 

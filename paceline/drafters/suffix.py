@@ -8,27 +8,35 @@ times the chance that a match of this length goes on, which grows by one with ea
 where the product of its confidences falls under p_min: short after short matches, long after long ones.
 
 A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 2,
-4, 8, 16 and 32 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest
-32 places are narrowed down token by token to the longest match. So matches count up to 32 tokens, and one between
-two sizes is missed where 32 newer places share its shorter part.
-Bound: six index entries for each token of a running request; n_shared tokens of outputs with four entries each,
+4 and 12 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest 32
+places are narrowed down token by token to the longest match. So matches count up to 32 tokens, and one between two
+sizes, or longer than the last, is missed where 32 newer places share its shorter part. (More sizes draft the same on
+recorded texts and take longer.)
+Bound: four index entries for each token of a running request; n_shared tokens of outputs with two entries each,
 the older half dropped when the newer half is full.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from paceline.config import SuffixParams
 from paceline.drafters.base import Ask, Draft
-from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, hash_of, prefix_hashes, span
+from paceline.drafters.ngram_index import (
+    NgramIndex,
+    catch_up_all,
+    chance_of,
+    growing_chances,
+    hash_of,
+    prefix_hashes,
+    span,
+)
 
-OWN_SIZES = (1, 2, 4, 8, 16, 32)
+OWN_SIZES = (1, 2, 4, 12)
 SHARED_SIZES = OWN_SIZES[2:]
-LONGEST = OWN_SIZES[-1]
+LONGEST = 32  # tokens of a match that count
 N_PLACES = 32
 END = -1
 
@@ -43,12 +51,12 @@ class Match:
 
 
 class Tail:
-    """The last tokens of what is to be continued; the hash of each end of them, when asked for."""
+    """The last tokens of what is to be continued, and the hash of each end of them where it is known or asked for."""
 
-    def __init__(self, tokens: Sequence[int], ahead: Sequence[int]) -> None:
+    def __init__(self, tokens: Sequence[int], ahead: Sequence[int], hashes: dict[int, int] | None = None) -> None:
         self.n_before = len(tokens) + len(ahead)
         self.tokens = span(tokens, ahead, max(self.n_before - LONGEST, 0), self.n_before)
-        self._hashes: dict[int, int] = {}
+        self._hashes = hashes or {}
 
     def hash(self, n: int) -> int:
         value = self._hashes.get(n)
@@ -67,25 +75,28 @@ class Text:
     def catch_up(self, tokens: Sequence[int]) -> None:
         catch_up_all(self.indexes, tokens)
 
+    @property
+    def hashes(self) -> dict[int, int]:
+        """Of the last n tokens, for each size."""
+        return {index.n: index.hash for index in self.indexes if index.n <= index.n_tokens}
+
     def find(self, tokens: Sequence[int], tail: Tail, before: int) -> Match:
         """The longest match that ends before this place."""
         low, high = 0, sum(index.n <= len(tail.tokens) for index in self.indexes)
         while low < high:
             middle = (low + high) // 2
-            if next(self._ends(middle, tokens, tail, before), None) is None:
-                high = middle
-            else:
+            if self._ends(middle, tokens, tail, before, 1):
                 low = middle + 1
+            else:
+                high = middle
         if low == 0:
             return Match(tokens, 0, [])
-        ends = list(islice(self._ends(low - 1, tokens, tail, before), N_PLACES))
+        ends = self._ends(low - 1, tokens, tail, before, N_PLACES)
         return narrow(Match(tokens, self.indexes[low - 1].n, ends), tail)
 
-    def _ends(self, at: int, tokens: Sequence[int], tail: Tail, before: int) -> Iterator[int]:
-        n = self.indexes[at].n
-        for place in self.indexes[at].places_of(tail.tokens[-n:], tokens, tail.hash(n)):
-            if place + n < before:
-                yield place + n
+    def _ends(self, at: int, tokens: Sequence[int], tail: Tail, before: int, n_most: int) -> list[int]:
+        index = self.indexes[at]
+        return index.ends_of(tail.tokens[-index.n :], tokens, tail.hash(index.n), before, n_most)
 
 
 def narrow(match: Match, tail: Tail) -> Match:
@@ -143,34 +154,36 @@ class Suffix:
             self.begin(ask.seq, ask.tokens)
         text, _ = self._texts[ask.seq]
         text.catch_up(ask.tokens)
-        tail = Tail(ask.tokens, ask.ahead)
+        tail = Tail(ask.tokens, ask.ahead, None if ask.ahead else text.hashes)
         matches = [text.find(ask.tokens, tail, tail.n_before), *self._outputs.find(tail)]
         return self._follow(ask, max(matches, key=lambda match: match.length))
 
     def _follow(self, ask: Ask, match: Match) -> Draft:
+        """The places vote on one token after the other; the last one left is followed without asking."""
         draft = Draft(source=self.name)
         n_max = min(self._params.n_max, ask.n_max)
         source, voters, chance = match.source, match.ends, 1.0
-        while voters and len(draft) < n_max:
-            seen = [self._token_at(source, end, ask, draft) for end in voters]
+        grown = [*ask.ahead]
+        while len(voters) > 1 and len(draft) < n_max:
+            seen = [token_at(source, grown, end) for end in voters]
             token, n_votes = elect(seen)
-            if token == END:
-                break
             confidence = n_votes / len(seen) * chance_of(match.length + len(draft))
             chance *= confidence
-            if chance < self._params.p_min:
-                break
+            if token == END or chance < self._params.p_min:
+                return draft
             draft.tokens.append(token)
             draft.confidence.append(confidence)
+            grown.append(token)
             voters = [end + 1 for end, said in zip(voters, seen, strict=True) if said == token]
+        if voters:
+            said = run_at(source, grown, voters[0], n_max - len(draft))
+            for token, confidence in zip(said, growing_chances(match.length + len(draft), len(said)), strict=True):
+                chance *= confidence
+                if token == END or chance < self._params.p_min:
+                    break
+                draft.tokens.append(token)
+                draft.confidence.append(confidence)
         return draft
-
-    def _token_at(self, source: Sequence[int], place: int, ask: Ask, draft: Draft) -> int:
-        """A text of earlier outputs ends with END, so only the history is ever read past its end."""
-        if place < len(source):
-            return source[place]
-        place -= len(source)
-        return ask.ahead[place] if place < len(ask.ahead) else draft.tokens[place - len(ask.ahead)]
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to learn: the history says it all."""
@@ -183,6 +196,24 @@ class Suffix:
 
     def close(self) -> None:
         self._texts.clear()
+
+
+def token_at(source: Sequence[int], grown: Sequence[int], place: int) -> int:
+    """What stands there; past its end the history goes on with what was proposed. Earlier outputs end with END, so only
+    the history is ever read past its end."""
+    return source[place] if place < len(source) else grown[place - len(source)]
+
+
+def run_at(source: Sequence[int], grown: list[int], place: int, n: int) -> Sequence[int]:
+    """The n tokens that stand there, in turn."""
+    run = source[place : place + n]
+    if len(run) == n or run[-1:] == [END]:
+        return run
+    run, grown = list(run), [*grown, *run]
+    while len(run) < n:
+        grown.append(grown[place + len(run) - len(source)])
+        run.append(grown[-1])
+    return run
 
 
 def elect(seen: list[int]) -> tuple[int, int]:

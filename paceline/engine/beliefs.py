@@ -39,13 +39,9 @@ class Beliefs:
         tokens = [token for part in parts for token in part.tokens]
         out: list[float] = []
         for part in parts:
-            kinds, calibrations, bias = (
-                opinions(tokens, part.source, offers),
-                self.of(part.source),
-                self._bias(seq, part),
-            )
-            for confidence in part.confidence:
-                out.append(calibrations[kinds[len(out)]].chance(confidence, bias))
+            kinds = opinions(tokens, part.source, offers)[len(out) :]
+            calibrations, bias = self.of(part.source), self._bias(seq, part)
+            out += [calibrations[kind].chance(c, bias) for kind, c in zip(kinds, part.confidence, strict=False)]
         return out
 
     def _bias(self, seq: int, part: Draft) -> float:

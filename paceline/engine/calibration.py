@@ -29,29 +29,32 @@ class Calibration:
     """One drafter's record. `shift` moves the log-odds of what is believed at first. Bound: two counts per bin."""
 
     def __init__(self, shift: float = 0.0) -> None:
-        self._shift = shift
+        self._raw = [from_odds_log(odds_log((i + 0.5) / N_BINS) + shift) for i in range(N_BINS)]
         self._hits = [0.0] * N_BINS
         self._seen = [0.0] * N_BINS
-        self._table = [self._chance(i) for i in range(N_BINS)]
+        self._chances = [0.0] * N_BINS
+        self._odds = [0.0] * N_BINS
+        for i in range(N_BINS):
+            self._update(i)
         self.mean = 0.5
         self.n_seen = 0
 
     def chance(self, confidence: float, bias: float = 0.0) -> float:
-        p = self._table[min(int(confidence * N_BINS), N_BINS - 1)]
-        return p if not bias else from_odds_log(odds_log(p) + bias)
+        i = min(int(confidence * N_BINS), N_BINS - 1)
+        return from_odds_log(self._odds[i] + bias) if bias else self._chances[i]
 
     def learn(self, confidence: float, *, right: bool) -> None:
         i = min(int(confidence * N_BINS), N_BINS - 1)
         self._hits[i] = MEMORY * self._hits[i] + right
         self._seen[i] = MEMORY * self._seen[i] + 1
-        self._table[i] = self._chance(i)
+        self._update(i)
         self.mean += 0.02 * (right - self.mean)
         self.n_seen += 1
 
-    def _chance(self, i: int) -> float:
-        raw = from_odds_log(odds_log((i + 0.5) / N_BINS) + self._shift)
-        p = (self._hits[i] + PRIOR * raw) / (self._seen[i] + PRIOR)
-        return max(LEAST, min(MOST, p))
+    def _update(self, i: int) -> None:
+        p = (self._hits[i] + PRIOR * self._raw[i]) / (self._seen[i] + PRIOR)
+        self._chances[i] = p = max(LEAST, min(MOST, p))
+        self._odds[i] = odds_log(p)
 
 
 class Bias:

@@ -84,8 +84,9 @@ class CostCurve:
         """Seconds for a batch of n tokens, each of which looks back on `n_context`."""
         if n <= 0:
             return 0.0
-        shape = self._shape(n)
-        return self._pace.predict(self._looking(n, n_context, shape)) * shape
+        table, pace = self._table, self._pace
+        shape = table[n] if n < len(table) else self._shape(n)
+        return pace.value * (shape + pace.attention * table[1] * n * n_context / 1000)
 
     def _shape(self, n: int) -> float:
         last = len(self._table) - 1

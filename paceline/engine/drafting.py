@@ -83,8 +83,9 @@ class Drafting:
 
     def _cut(self, draft: Draft, ask: Ask) -> Draft:
         """Nothing comes after the end of a text, and nothing that the grammar forbids."""
-        end = next((i for i, token in enumerate(draft.tokens, start=1) if token in self._eog), len(draft))
-        return allowed(draft.cut(end) if end < len(draft) else draft, ask)
+        if not self._eog.isdisjoint(draft.tokens):
+            draft = draft.cut(next(i for i, token in enumerate(draft.tokens, start=1) if token in self._eog))
+        return allowed(draft, ask)
 
     def seconds(self, name: str) -> float:
         """Time this drafter has spent drafting so far."""

@@ -54,6 +54,10 @@ class Planner:
 
     def extra_seconds(self, n: int) -> float:
         """What n draft tokens add to the step; in exact mode n are one slot's."""
+        return self._extras(n)[n]
+
+    def _extras(self, n: int) -> list[float]:
+        """What 0, 1, ... n draft tokens add."""
         extra = self._extra
         while len(extra) <= n:
             m = len(extra)
@@ -62,7 +66,7 @@ class Planner:
                 if self.exact
                 else self.seconds(self.n_slots + m) - self.plain_seconds
             )
-        return extra[n]
+        return extra
 
     def observe(self, n_tokens: int, n_emitted: int, seconds: float, drafting: float = 0.0) -> None:
         """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
@@ -101,9 +105,10 @@ class Planner:
 
     def _peak(self, reached: Sequence[float]) -> tuple[int, float]:
         best_n, best, tokens = 0, 0.0, 0.0
+        rate, extra = self.rate, self._extras(len(reached))
         for n, c in enumerate(reached, start=1):
             tokens += c
-            value = tokens - self.rate * self.extra_seconds(n)
+            value = tokens - rate * extra[n]
             if value > best:
                 best_n, best = n, value
         return best_n, best
