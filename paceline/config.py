@@ -22,6 +22,7 @@ SAMPLER_ORDER = (
 )
 
 POLICIES = ("auto", "fixed")
+POOLINGS = ("mean", "cls", "last")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
@@ -225,8 +226,11 @@ class ContextParams:
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     offload_kqv: bool = True
+    pooling: str | None = None
 
     def __post_init__(self) -> None:
+        names = ", ".join(POOLINGS)
+        check(self.pooling in (None, *POOLINGS), f"unknown pooling {self.pooling!r}; choose from {names}")
         check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
         check(self.n_ctx < 2**31, f"context size {self.n_ctx} is absurd")
         check(self.n_batch >= 2, f"batch size must be at least 2, got {self.n_batch}")
@@ -266,6 +270,7 @@ class EngineParams:
     n_slots: int = 1
     exact: bool = False
     n_queue: int = 1024
+    slot_similarity: float = 0.1
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
@@ -276,6 +281,7 @@ class EngineParams:
         check(
             self.spec_policy in POLICIES, f"spec_policy must be one of {', '.join(POLICIES)}, got {self.spec_policy!r}"
         )
+        check_range("the similarity of prompts", self.slot_similarity, 0.0, 1.0)
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
 
 

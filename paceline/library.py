@@ -43,6 +43,7 @@ from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation, stop_check
 from paceline.llama.context import Context
+from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
@@ -293,6 +294,20 @@ class Engine:
         if unknown:
             raise ConfigError(f"drafter {sorted(unknown)[0]} is not loaded; start the engine with it")
         return replace(wishes, types=types)
+
+    def embed(self, prompt: Prompt) -> list[float]:
+        """The text as a vector of length one. The first call opens a context for it, beside the one that writes."""
+        tokens = self._tokens(prompt)
+        if not tokens or not all(0 <= token < self.vocab.n_tokens for token in tokens):
+            raise PromptError("there is nothing to embed: the text is empty, or has tokens that the model does not")
+        return self.loop.call(lambda: self._embedder.embed(tokens).tolist())
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        """Closed after the loop that uses it, before the model it reads."""
+        embedder = Embedder(self.model, self.settings.context)
+        self._closers.insert(1, embedder.close)
+        return embedder
 
     # -- slots, between requests
 

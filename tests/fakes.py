@@ -171,8 +171,8 @@ class Client:
         return last.error
 
 
-def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100) -> Engine:
-    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue)
+def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100, similarity: float = 0.1) -> Engine:
+    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue, slot_similarity=similarity)
     return Engine(context, FakeVocab(), Drafting(drafters, FixedPolicy()), params)  # type: ignore[arg-type]
 
 

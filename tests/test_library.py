@@ -8,11 +8,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from paceline import Engine, Generation
-from paceline.errors import ConfigError, ContextFull, ModelError, PromptError, RequestError, VocabMismatch
-from tests.tiny import write_encoder
+from paceline.errors import ConfigError, ContextFull, EngineClosed, ModelError, PromptError, RequestError, VocabMismatch
+from tests.tiny import write_bert, write_encoder
 
 pytestmark = pytest.mark.model
 
@@ -179,6 +180,8 @@ def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> 
         Engine(str(tmp_path / "half.gguf"))
     with pytest.raises(ModelError, match="needs an encoder"):
         Engine(write_encoder(tmp_path / "t5.gguf"))
+    with pytest.raises(ModelError, match="makes embeddings and cannot write"):
+        Engine(write_bert(tmp_path / "bert.gguf"))
     with pytest.raises(VocabMismatch, match="token 65 is 'A' for the target and 'changed'"):
         Engine(target, draft=str(models / "other-vocab.gguf"))
     with pytest.raises(VocabMismatch, match="266 tokens and draft 666"):
@@ -269,3 +272,19 @@ def test_the_planner_can_say_why(target: str) -> None:
     assert why["speedup"] > 0
     assert why["actual_ms"] > 0
     assert float(why["target_ms"][1]) > 0
+
+
+def test_a_text_as_a_vector(demo: str) -> None:
+    with Engine(demo, n_ctx=256, n_threads=2, spec_types=[]) as engine:
+        cat, kitten, stocks = (
+            np.array(engine.embed(text))
+            for text in ("A cat sits on the mat.", "A kitten is lying on the rug.", "The stock market fell today.")
+        )
+        assert abs(np.linalg.norm(cat) - 1) < 1e-5
+        assert cat @ kitten > cat @ stocks + 0.05
+        with pytest.raises(PromptError, match="nothing to embed"):
+            engine.embed([])
+    with pytest.raises(EngineClosed):
+        engine.embed("late")
+    with pytest.raises(EngineClosed):
+        engine.generate("late")

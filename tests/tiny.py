@@ -84,6 +84,34 @@ def write_encoder(path: Path) -> str:
     return str(path)
 
 
+def write_bert(path: Path) -> str:
+    """A BERT of zeros: a model that makes embeddings and has no memory to write with."""
+    n_embd, n_ctx = 32, 64
+    writer = gguf.GGUFWriter(str(path), "bert")
+    add_shape(writer, n_embd, 1, 2, n_ctx)
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    add_vocab(writer, TOKENS)
+    writer.add_token_type_count(2)
+    square, row = (n_embd, n_embd), (n_embd,)
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (len(TOKENS), n_embd),
+        "token_types.weight": (2, n_embd),
+        "position_embd.weight": (n_ctx, n_embd),
+    }
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        shapes |= {f"blk.0.{name}.weight": square, f"blk.0.{name}.bias": row}
+    shapes |= {"blk.0.ffn_up.weight": (2 * n_embd, n_embd), "blk.0.ffn_up.bias": (2 * n_embd,)}
+    shapes |= {"blk.0.ffn_down.weight": (n_embd, 2 * n_embd), "blk.0.ffn_down.bias": row}
+    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        shapes |= {f"{name}.weight": row, f"{name}.bias": row}
+    for name, shape in shapes.items():
+        writer.add_tensor(name, np.zeros(shape, np.float32))
+    write_out(writer)
+    return str(path)
+
+
 def add_shape(writer: gguf.GGUFWriter, n_embd: int, n_layer: int, n_head: int, n_ctx: int) -> None:
     writer.add_context_length(n_ctx)
     writer.add_embedding_length(n_embd)

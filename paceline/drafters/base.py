@@ -42,7 +42,7 @@ class Ask:
     """
 
     seq: int
-    tokens: Sequence[int]
+    tokens: list[int]
     n_max: int
     p_min: float | None = None
     noise: Noise | None = None

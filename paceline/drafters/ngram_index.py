@@ -142,7 +142,7 @@ class NgramIndex:
             if list(tokens[place : place + self.n]) == wanted:
                 yield place
 
-    def ends_of(self, wanted: list[int], tokens: Sequence[int], value: int, before: int, n_most: int) -> list[int]:
+    def ends_of(self, wanted: list[int], tokens: list[int], value: int, before: int, n_most: int) -> list[int]:
         """Where these n tokens end in the history, before this place: as `places_of`, at most so many and in one go."""
         n, ends = self.n, []
         for place in self._hashed_places(value):

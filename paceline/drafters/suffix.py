@@ -1,11 +1,12 @@
 """`suffix`: find the longest end of the history that occurred before, propose what mostly followed it.
 
 Looked for in three texts: the request's own history, and two halves of the earlier outputs of all requests. The text
-with the longest match speaks, own before newer before older; in earlier outputs a match needs 4 tokens. The places of
-that match vote on the next token, the winner's voters on the one after, and so on; a vote that runs past the end of the
-history reads the draft itself, so a loop is drafted for as long as wanted. Confidence: the winner's share of the votes
-times the chance that a match of this length goes on, which grows by one with each token. The draft ends at n_max or
-where the product of its confidences falls under p_min: short after short matches, long after long ones.
+with the longest match speaks, own before newer before older; in earlier outputs a match needs 4 tokens of the output
+itself, or to be as long as what is looked for. The places of that match vote on the next token, the winner's voters on
+the one after, and so on; a vote that runs past the end of the history reads the draft itself, so a loop is drafted for
+as long as wanted. Confidence: the winner's share of the votes times the chance that a match of this length goes on,
+which grows by one with each token. The draft ends at n_max or where the product of its confidences falls under p_min:
+short after short matches, long after long ones.
 
 A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 2,
 4 and 12 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest 32
@@ -18,6 +19,7 @@ the older half dropped when the newer half is full.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +82,7 @@ class Text:
         """Of the last n tokens, for each size."""
         return {index.n: index.hash for index in self.indexes if index.n <= index.n_tokens}
 
-    def find(self, tokens: Sequence[int], tail: Tail, before: int) -> Match:
+    def find(self, tokens: list[int], tail: Tail, before: int) -> Match:
         """The longest match that ends before this place."""
         low, high = 0, sum(index.n <= len(tail.tokens) for index in self.indexes)
         while low < high:
@@ -94,7 +96,7 @@ class Text:
         ends = self._ends(low - 1, tokens, tail, before, N_PLACES)
         return narrow(Match(tokens, self.indexes[low - 1].n, ends), tail)
 
-    def _ends(self, at: int, tokens: Sequence[int], tail: Tail, before: int, n_most: int) -> list[int]:
+    def _ends(self, at: int, tokens: list[int], tail: Tail, before: int, n_most: int) -> list[int]:
         index = self.indexes[at]
         return index.ends_of(tail.tokens[-index.n :], tokens, tail.hash(index.n), before, n_most)
 
@@ -111,28 +113,55 @@ def narrow(match: Match, tail: Tail) -> Match:
     return Match(source, length, ends)
 
 
+class Half:
+    """Earlier outputs in a row, each after the end of its prompt and before END. `starts` are their first places."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.text = Text(SHARED_SIZES, [])
+        self.starts: list[int] = []
+
+    def find(self, tail: Tail) -> Match:
+        """The longest match, where it says something: prompts of a chat all end alike, so what an output has in common
+        with another prompt's end does not count. A match as long as the tail does: the same question is asked again."""
+        match = self.text.find(self.tokens, tail, len(self.tokens))
+        if match.length == len(tail.tokens):
+            return match
+        ends = [end for end in match.ends if self._n_inside(end) >= SHARED_SIZES[0]]
+        return Match(self.tokens, min(match.length, self._n_inside(ends[0])) if ends else 0, ends)
+
+    def _n_inside(self, end: int) -> int:
+        """How many tokens of its output come before this place."""
+        at = bisect_right(self.starts, end)
+        return end - self.starts[at - 1] if at else 0
+
+
 class Outputs:
-    """Earlier outputs, one after the other with END between them, in a newer and an older half."""
+    """Earlier outputs, in a newer and an older half."""
 
     def __init__(self, n_tokens: int) -> None:
         self._n_half = n_tokens // 2
-        self._halves: list[tuple[list[int], Text]] = []
+        self._halves: list[Half] = []
 
-    def learn(self, output: Sequence[int]) -> None:
-        output = [*output, END][-self._n_half :] if self._n_half else []
-        if not output:
+    def learn(self, tokens: Sequence[int], n_prompt: int) -> None:
+        """The output after this prompt, with the prompt's end, so that the same question finds its answer."""
+        n_before = min(n_prompt, LONGEST)
+        learned = [*tokens[n_prompt - n_before :], END]
+        n_cut = max(0, len(learned) - self._n_half)
+        if n_cut == len(learned):
             return
-        if not self._halves or len(self._halves[0][0]) + len(output) > self._n_half:
-            self._halves = [([], Text(SHARED_SIZES, [])), *self._halves[:1]]
-        tokens, text = self._halves[0]
-        tokens += output
-        text.catch_up(tokens)
+        if not self._halves or len(self._halves[0].tokens) + len(learned) - n_cut > self._n_half:
+            self._halves = [Half(), *self._halves[:1]]
+        half = self._halves[0]
+        half.starts.append(len(half.tokens) + max(0, n_before - n_cut))
+        half.tokens += learned[n_cut:]
+        half.text.catch_up(half.tokens)
 
     def find(self, tail: Tail) -> list[Match]:
-        return [text.find(tokens, tail, len(tokens)) for tokens, text in self._halves]
+        return [half.find(tail) for half in self._halves]
 
     def __len__(self) -> int:
-        return sum(len(tokens) for tokens, _ in self._halves)
+        return sum(len(half.tokens) for half in self._halves)
 
 
 class Suffix:
@@ -189,10 +218,9 @@ class Suffix:
         """Nothing to learn: the history says it all."""
 
     def end(self, seq: int, tokens: Sequence[int]) -> None:
-        """The output is learned with the end of its prompt, so that the same question finds its answer."""
         _, n_prompt = self._texts.pop(seq, (None, len(tokens)))
         if len(tokens) > n_prompt:
-            self._outputs.learn(tokens[max(n_prompt - LONGEST, 0) :])
+            self._outputs.learn(tokens, n_prompt)
 
     def close(self) -> None:
         self._texts.clear()

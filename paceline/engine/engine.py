@@ -50,7 +50,9 @@ class Engine:
         self.exact = params.exact
         self.slots = [Slot(seq) for seq in range(target.n_seqs)]
         border = target.n_ubatch if params.exact else 1
-        self.memory = Memory(target, self.slots, shared=target.kv_unified, border=border)
+        self.memory = Memory(
+            target, self.slots, shared=target.kv_unified, border=border, similarity=params.slot_similarity
+        )
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
         self.queue = Queue(params.n_queue)
         self.n_steps = 0

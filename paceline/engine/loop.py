@@ -38,8 +38,12 @@ class EngineLoop:
 
     def call(self, work: Callable[[], Result]) -> Result:
         """Run this between two steps, where nothing else touches contexts, and return what it returns."""
-        self._check_open()
-        return WORKER.call(work)
+
+        def when_open() -> Result:
+            self._check_open()
+            return work()
+
+        return WORKER.call(when_open)
 
     def close(self) -> None:
         """Ends what is running. Idempotent."""

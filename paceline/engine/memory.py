@@ -8,8 +8,6 @@ from typing import Protocol
 
 from paceline.engine.slot import Slot
 
-WORTH_KEEPING = 0.1  # a slot is chosen for its prefix when that is at least this share of the prompt
-
 
 class Cells(Protocol):
     """What of a context the memory needs."""
@@ -34,14 +32,18 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 class Memory:
     """Cells of all slots. `shared` says whether they come out of one pool or each slot has its own range.
 
-    A prefix is reused up to a multiple of `border` only.
+    A prefix is reused up to a multiple of `border` only. A slot is chosen for its prefix when that is at least
+    `similarity` of the prompt; with none asked for, nobody looks.
     """
 
-    def __init__(self, cells: Cells, slots: list[Slot], *, shared: bool, border: int = 1) -> None:
+    def __init__(
+        self, cells: Cells, slots: list[Slot], *, shared: bool, border: int = 1, similarity: float = 0.1
+    ) -> None:
         self.cells = cells
         self.slots = slots
         self.shared = shared
         self.border = border
+        self.similarity = similarity
         self._clock = count(1)
 
     def choose(self, prompt: list[int], wanted: int | None) -> Slot | None:
@@ -49,10 +51,11 @@ class Memory:
         idle = [slot for slot in self.slots if not slot.busy and wanted in (None, slot.seq)]
         if not idle:
             return None
+        oldest = min(idle, key=lambda slot: slot.last_used)
+        if not self.similarity:
+            return oldest
         best = max(idle, key=lambda slot: (self.reusable(slot, prompt), -slot.last_used))
-        if self.reusable(best, prompt) >= WORTH_KEEPING * len(prompt):
-            return best
-        return min(idle, key=lambda slot: slot.last_used)
+        return best if self.reusable(best, prompt) >= self.similarity * len(prompt) else oldest
 
     def reusable(self, slot: Slot, prompt: list[int]) -> int:
         """Tokens of the prompt the slot holds already; the last one is always computed anew, for its logits."""

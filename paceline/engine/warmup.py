@@ -10,8 +10,7 @@ from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 
 TOKEN = 1
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-OFTEN = 4  # sizes up to this one are measured again for as long as there is time: they are used most
+SIZES = (1, 2, 4, 6, 8, 16)  # few, so that there is time to measure each several times
 
 
 class Computes(Protocol):
@@ -26,8 +25,8 @@ class Computes(Protocol):
 
 
 def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
-    """Measure all sizes in turn, then the small ones again, until the time is up. The quickest of each counts: other
-    programs only ever make a step slower."""
+    """Measure all sizes in turn until the time is up. The quickest of each counts: other programs only ever make a step
+    slower, on a shared machine every tenth or so by half."""
     sizes = [n for n in SIZES if n <= min(context.n_batch, context.n_ctx_seq - 1)]
     timer = Timer(context)
     timer.take(2)
@@ -40,7 +39,6 @@ def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
                 curve.learn(best)
                 return
             best[n] = min(best.get(n, float("inf")), timer.take(n))
-        sizes = sizes[:OFTEN]
 
 
 class Timer:

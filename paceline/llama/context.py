@@ -24,6 +24,8 @@ from paceline.llama.model import Model
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 FLASH_ATTN = {None: -1, False: 0, True: 1}
+POOLING_TYPES = {None: -1, "mean": 1, "cls": 2, "last": 3}
+NO_POOLING = 0
 NO_ROOM = 1
 
 
@@ -71,12 +73,12 @@ class Batch:
 
 
 class Context:
-    """One libllama context; `seconds` adds up the time spent inside it."""
+    """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits."""
 
-    def __init__(self, model: Model, params: ContextParams) -> None:
+    def __init__(self, model: Model, params: ContextParams, *, pooled: bool = False) -> None:
         self.model = model
         self.n_vocab = model.vocab.n_tokens
-        self.handle: int | None = self._open(model, params)
+        self.handle: int | None = self._open(model, params, pooled)
         self.n_ctx = int(c.llama_n_ctx(self.handle))
         self.n_ctx_seq = int(c.llama_n_ctx_seq(self.handle))
         self.n_batch = int(c.llama_n_batch(self.handle))
@@ -89,11 +91,14 @@ class Context:
         self.seconds = 0.0
         self.n_decodes = 0
         self._memory = c.llama_get_memory(self.handle)
+        if not (self._memory or pooled):
+            self.close()
+            raise ModelError(f"{model.path} makes embeddings and cannot write text")
         self._view: tuple[int, int] = (0, 0)
         self._rows: Floats = np.zeros((0, self.n_vocab), np.float32)
 
     @staticmethod
-    def _open(model: Model, params: ContextParams) -> int:
+    def _open(model: Model, params: ContextParams, pooled: bool) -> int:
         raw = c.llama_context_default_params()
         raw.n_ctx = params.n_ctx
         raw.n_batch = params.n_batch
@@ -106,6 +111,8 @@ class Context:
         raw.type_v = GGML_TYPES[params.cache_type_v]
         raw.offload_kqv = params.offload_kqv
         raw.kv_unified = params.kv_unified
+        raw.embeddings = pooled
+        raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
         raw.swa_full = True
         raw.no_perf = True
         log.clear()

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from paceline.config import ModelParams
-from paceline.errors import ModelError, PromptError
+from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
 
 MAGIC = b"GGUF"
@@ -37,13 +37,24 @@ class Vocab:
     """Token ids to bytes and back."""
 
     def __init__(self, handle: int) -> None:
-        self.handle = handle
+        self._handle: int | None = handle
         self.n_tokens = int(c.llama_vocab_n_tokens(handle))
         self.bos = int(c.llama_vocab_bos(handle))
         self.eos = int(c.llama_vocab_eos(handle))
         self.add_bos = bool(c.llama_vocab_get_add_bos(handle))
         self.add_eos = bool(c.llama_vocab_get_add_eos(handle))
         self._pieces: dict[int, bytes] = {}
+
+    @property
+    def handle(self) -> int:
+        """libllama reads freed memory without a word; say it here."""
+        if self._handle is None:
+            raise EngineClosed("the model is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """The model is about to be freed."""
+        self._handle = None
 
     @cached_property
     def eog(self) -> frozenset[int]:
@@ -175,6 +186,7 @@ class Model:
 
     def close(self) -> None:
         if self.handle:
+            self.vocab.close()
             c.llama_model_free(self.handle)
             self.handle = None
 

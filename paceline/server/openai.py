@@ -1,4 +1,4 @@
-"""OpenAI's API: models, completions, chat completions, embeddings. Bodies in, replies out; the work is elsewhere."""
+"""OpenAI's API: models, completions, chat completions. Bodies in, replies out; the work is elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.server import chat
 from paceline.server.chat_reply import ChatStream, Rules
 from paceline.server.errors import Json, not_supported
 from paceline.server.jobs import Job, check_model, job_of, prompts_of
-from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody, EmbeddingsBody
+from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
 from paceline.server.service import Running, Service
 from paceline.server.sse import ClientGone, EventStream, unless_gone
 from paceline.server.text_reply import TextStream
@@ -97,13 +97,6 @@ def routes(service: Service) -> APIRouter:
             include_usage=usage,
         )
         return await send(request, reply, runnings)
-
-    @router.post("/v1/embeddings")
-    @router.post("/embeddings", include_in_schema=False)
-    @router.post("/embedding", include_in_schema=False)
-    async def embeddings(body: EmbeddingsBody) -> Response:
-        check_model(body.model, service.model_names)
-        raise not_supported("this server writes text and has no embeddings; run an embedding model elsewhere")
 
     return router
 

@@ -34,6 +34,7 @@ class ServerParams:
     props: bool = False
     slot_save_path: str | None = None
     cache_prompt: bool = True
+    embeddings: bool = False
     reasoning_format: str = "auto"
     chat_template: str | None = None
     chat_template_file: str | None = None

@@ -14,6 +14,7 @@ MAX_STOPS = 1000
 MAX_TOOLS = 512
 MAX_CHOICES = 128
 MAX_PROBS = 1000
+MAX_INPUTS = 2048
 MAX_COUNT = 2**31 - 1
 
 
@@ -230,6 +231,15 @@ class ChatBody(SamplingBody, TemplateBody):
 class EmbeddingsBody(Body):
     input: Prompt
     model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Int | None = None
+
+
+class EmbeddingBody(Body):
+    """llama-server's own; both names mean the same."""
+
+    content: Prompt | None = None
+    input: Prompt | None = None
 
 
 class TokenizeBody(Body):

@@ -106,6 +106,14 @@ def test_the_same_question_finds_its_answer() -> None:
     assert ask(drafter, [1, 2, 3, 4]).tokens == [5, 6]
 
 
+def test_prompts_that_end_alike_do_not_make_answers_alike() -> None:
+    drafter, template = suffix(n_shared=1000), [90, 91, 92, 93, 94]
+    request(drafter, [1, 2, 3, *template], [5, 6, 7, 8, 9, 10])
+    assert ask(drafter, [4, 4, 4, *template], seq=0).tokens == []
+    assert ask(drafter, [4, 4, 4, *template, 5], seq=1).tokens == []
+    assert ask(drafter, [4, 4, 4, *template, 5, 6, 7, 8], seq=2).tokens == [9, 10]
+
+
 def test_prompts_of_others_are_not_remembered() -> None:
     drafter = suffix(n_shared=1000)
     prompt = list(range(100, 100 + 2 * LONGEST))
@@ -140,9 +148,9 @@ def test_old_outputs_are_forgotten_and_the_memory_is_bounded() -> None:
 
 def test_an_output_larger_than_the_memory_leaves_its_end() -> None:
     outputs = Outputs(20)
-    outputs.learn(list(range(100)))
+    outputs.learn(list(range(100)), 50)
     assert len(outputs) == 10
-    Outputs(0).learn([1, 2, 3])
+    Outputs(0).learn([1, 2, 3], 1)
 
 
 def test_a_reused_seq_starts_anew() -> None:
@@ -167,10 +175,22 @@ def slow_match(context: list[int], text: list[int], before: int, n_least: int) -
     return 0, []
 
 
-def slow_draft(history: list[int], ahead: list[int], texts: list[list[int]], n_max: int, p_min: float) -> list[int]:
+def slow_output_match(context: list[int], text: list[int], starts: list[int]) -> tuple[int, list[int]]:
+    """The same in earlier outputs, where at least 4 tokens of the match must be the output's own, or all be matched."""
+    n, ends = slow_match(context, text, len(text), SHARED_SIZES[0])
+    if n in (0, len(context), LONGEST):
+        return n, ends
+    inside = {e: e - max([start for start in starts if start <= e], default=e) for e in ends}
+    ends = [e for e in ends if inside[e] >= SHARED_SIZES[0]]
+    return (min(n, inside[ends[0]]), ends) if ends else (0, [])
+
+
+def slow_draft(
+    history: list[int], ahead: list[int], texts: list[tuple[list[int], list[int]]], n_max: int, p_min: float
+) -> list[int]:
     context = history + ahead
     matches = [(*slow_match(context, history, len(context), 1), context)]
-    matches += [(*slow_match(context, text, len(text), SHARED_SIZES[0]), text) for text in texts]
+    matches += [(*slow_output_match(context, text, starts), text) for text, starts in texts]
     length, ends, source = max(matches, key=lambda match: match[0])
     # The history goes on with the draft itself; a copy, since earlier outputs do not.
     source = context if source is context else list(source)
@@ -198,7 +218,7 @@ def slow_draft(history: list[int], ahead: list[int], texts: list[list[int]], n_m
     st.integers(),
 )
 def test_agrees_with_a_full_scan(prompts: list[list[int]], p_min: float, n_shared: int, seed: int) -> None:
-    halves: list[list[int]] = []
+    halves: list[tuple[list[int], list[int]]] = []
 
     class Watched(Suffix):
         n_prompt = 0
@@ -212,9 +232,11 @@ def test_agrees_with_a_full_scan(prompts: list[list[int]], p_min: float, n_share
             output = [*tokens[max(self.n_prompt - LONGEST, 0) :], -1][-(n_shared // 2) :]
             if n_shared == 0:
                 return
-            if not halves or len(halves[0]) + len(output) > n_shared // 2:
-                halves[:] = [[], *halves[:1]]
-            halves[0].extend(output)
+            if not halves or len(halves[0][0]) + len(output) > n_shared // 2:
+                halves[:] = [([], []), *halves[:1]]
+            text, starts = halves[0]
+            text.extend(output)
+            starts.append(len(text) - min(len(output), len(tokens) - self.n_prompt + 1))
 
     def check(history: list[int], n_max: int, draft: Draft) -> None:
         assert draft.tokens == slow_draft(history, [], halves, n_max, p_min)

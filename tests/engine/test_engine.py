@@ -224,3 +224,14 @@ def test_no_tokens_wanted_gives_none() -> None:
     run(make_engine(FakeContext()), client)
     assert client.tokens == []
     assert client.reason == "length"
+
+
+def test_a_slot_is_chosen_for_its_prefix_unless_nobody_is_to_look() -> None:
+    for similarity, cached in ((0.1, True), (0.9, False), (0.0, False)):
+        engine = make_engine(FakeContext(n_seqs=2), similarity=similarity)
+        first, second = Client(list(range(20)), max_tokens=1), Client([*range(10), *range(30, 40)], max_tokens=1)
+        run(engine, first)
+        run(engine, second)
+        last = second.events[-1]
+        assert isinstance(last, Finished)
+        assert (last.timings.cache_n > 0) == cached

@@ -231,11 +231,6 @@ def test_thoughts_come_apart(target: str) -> None:
         assert off["choices"][0]["message"]["content"] == "hm \n</think>\n\nYes."
 
 
-def test_embeddings_say_why_not(client: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="no embeddings"):
-        client.embeddings.create(model="target", input="hello", encoding_format="float")
-
-
 def test_the_whole_of_it_with_words(talking: Live) -> None:
     client = client_of(talking)
     name = client.models.list().data[0].id

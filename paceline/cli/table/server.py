@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli.flag import SERVE, Flag, Kind, rows
+from paceline.config import POOLINGS
 
 LISTEN = [
     Flag(
@@ -139,7 +140,7 @@ REPORT = [
     ),
     Flag(
         names="-sps --slot-prompt-similarity",
-        sets="server.slot_prompt_similarity",
+        sets="engine.slot_similarity",
         kind=Kind.FLOAT,
         help="how alike a prompt must be to a slot's last one to be sent there; 0 = do not look",
     ),
@@ -147,7 +148,16 @@ REPORT = [
         names="--embeddings --embedding",
         sets="server.embeddings",
         env="LLAMA_ARG_EMBEDDINGS",
-        help="answer embedding requests only",
+        help="answer /v1/embeddings too; takes memory for one more context",
+    ),
+    Flag(
+        names="--pooling",
+        sets="context.pooling",
+        kind=Kind.CHOICE,
+        choices=POOLINGS,
+        env="LLAMA_ARG_POOLING",
+        default="the model's own, else mean",
+        help="how an embedding is made of its tokens' vectors",
     ),
     Flag(
         names="--reasoning-format",
