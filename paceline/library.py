@@ -48,7 +48,8 @@ from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
-FIRST_READING = 2  # steps of the target that the draft model may spend reading a new prompt
+READING = 0.05  # of an answer's time may go into the draft model's reading of its prompt
+USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -170,7 +171,7 @@ class Engine:
             params.drafters.draft_model,
             exact=params.exact,
             sharpness=sharpness(self.draft_context.model, self.model),
-            n_first=planner.n_affordable(FIRST_READING) if planner and not params.exact else 0,
+            n_worth=worth_reading(planner) if planner and not params.exact else None,
             on_step=planner.draft.observe if planner else None,
         )
 
@@ -350,6 +351,11 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def worth_reading(planner: Planner) -> Callable[[int], int]:
+    """How many tokens of a prompt the draft model should read for an answer of this length."""
+    return lambda n_left: planner.n_affordable(READING * min(n_left, USUAL_ANSWER))
 
 
 def default_types(has_draft: bool) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ class Ask:
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
     `ahead` are tokens another drafter has proposed already; go on after them.
     `go_on`, where given, says from the draft so far whether one more token can pay; `p_min` counts otherwise.
+    `n_left` is how long the text may still become, at most.
     """
 
     seq: int
@@ -49,6 +50,7 @@ class Ask:
     ahead: Sequence[int] = ()
     grammar: Constraint | None = None
     go_on: Callable[[Draft], bool] | None = None
+    n_left: int = 2**31
 
 
 @dataclass(slots=True)

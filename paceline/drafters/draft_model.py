@@ -94,11 +94,12 @@ class DraftModel:
         *,
         exact: bool = False,
         sharpness: float = 1.0,
-        n_first: int = 0,
+        n_worth: Callable[[int], int] | None = None,
         on_step: Callable[[int, float], None] | None = None,
     ) -> None:
-        """`n_first` limits how much of a new text is read at once, 0 for all that the window holds. `on_step` hears of
-        every draft step: how many tokens it computed, and how long it took."""
+        """`n_worth` says how much of a new text is worth reading when so many tokens may follow it; all that the window
+        holds where nobody says. `on_step` hears of every draft step: how many tokens it computed, and how long it
+        took."""
         self.context = context
         self.sharpness = sharpness
         self._on_step = on_step
@@ -107,7 +108,7 @@ class DraftModel:
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
-        self._n_first = min(n_first or self.window, self.window)
+        self._n_worth = n_worth or (lambda n_left: self.window)
         self._eog = context.model.vocab.eog
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
@@ -185,8 +186,9 @@ class DraftModel:
         text = [*ask.tokens, *ask.ahead] if ask.ahead else ask.tokens
         self._align(ask.seq, view, text, len(text) - 1)
         view.n_sure = min(view.n_sure, len(ask.tokens) - view.skipped)
-        if len(text) - view.skipped - len(view.cached) > self._n_first:
-            self._refill(ask.seq, view, len(text), self._n_first)
+        n_new = len(text) - view.skipped - len(view.cached)
+        if n_new > self.window or n_new > self._n_worth(ask.n_left):
+            self._refill(ask.seq, view, len(text), self._n_worth(ask.n_left))
         elif len(text) - view.skipped + n_ahead > self.window:
             self._slide(ask.seq, view, len(text), n_ahead)
         return view.missing(text)

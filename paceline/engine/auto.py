@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from paceline.drafters.base import Draft
+from paceline.drafters.grammar import GrammarDrafter
 from paceline.engine.beliefs import ALONE, Beliefs
 from paceline.engine.planner import Planner
 from paceline.engine.policy import MODELS, Asks, GoOn, Want
@@ -15,8 +16,12 @@ from paceline.engine.slot import Slot
 
 FIRST_HOPE = 0.3  # tokens that asking a model is believed to gain before it was tried
 HOPE_RATE = 0.1
-PROBE_SHARE = 0.005
-PROBE_LENGTH = 2
+READING_HOPE = 0.05  # more than nothing must be hoped for before the model reads a new prompt
+PROBE_SHARE = 0.01
+PROBE_MOST = 0.5  # steps that can be saved up for probes
+PROBE_HOPE = 0.03  # enough for two or three tries in a row
+PATIENCE = 24  # steps without anything worth checking, after which look-ups rest
+REST = 3  # they are asked at every third step then: the text may begin to repeat itself
 LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued by the model, not doubted
 
 
@@ -35,14 +40,24 @@ class Choice:
 
 
 class Hope:
-    """What asking the model gained lately on one text, in tokens: where a look-up had an offer, and where not."""
+    """What asking the model gained lately on one text, in tokens: where a look-up had an offer, and where not.
+
+    A lost one can be renewed; it is `probing` until it stands on its own again.
+    """
 
     def __init__(self, with_offer: float = FIRST_HOPE, without: float = FIRST_HOPE) -> None:
         self.values = {True: with_offer, False: without}
         self.n_asked = 0
+        self.probing = False
 
     def learn(self, offered: bool, gained: float, rate: float = HOPE_RATE) -> None:
         self.values[offered] += rate * (gained - self.values[offered])
+        if self.values[offered] > 2 * PROBE_HOPE:
+            self.probing = False
+
+    def renew(self) -> None:
+        self.values = {offered: max(PROBE_HOPE, value) for offered, value in self.values.items()}
+        self.probing = True
 
     def start(self) -> Hope:
         """Another slot's, which gives the model a chance."""
@@ -50,8 +65,9 @@ class Hope:
 
 
 class AutoPolicy:
-    """Look-ups are asked always, they cost next to nothing; the model when it has been worth its time lately, else now
-    and then (within PROBE_SHARE of all time) to see whether that changed.
+    """Look-ups cost next to nothing and are asked always, or at every third step of a text where they never help; the
+    model when it has been worth its time lately, else a few times in a row now and then (within PROBE_SHARE of all
+    time) to see whether that changed.
 
     A model's draft is worth its time in two ways: as a draft, and as a second opinion on what a look-up offers.
     """
@@ -62,8 +78,8 @@ class AutoPolicy:
         self.off: set[str] = set()
         self._hope = Hope()
         self._hopes: dict[int, Hope] = {}
-        self._seconds_probing = 0.0
-        self._seconds_total = 0.0
+        self._fruitless: dict[int, int] = {}
+        self._seconds_for_probes = 0.0
         self._seconds_drafting = 0.0
 
     # -- drafting
@@ -76,6 +92,7 @@ class AutoPolicy:
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
+            self._fruitless[want.slot.seq] = 0 if n else self._fruitless.get(want.slot.seq, 0) + 1
         self._seconds_drafting = self._clock(asks) - before
 
     @staticmethod
@@ -94,12 +111,17 @@ class AutoPolicy:
                 self._ask_model(asks, name, wants, choices)
         return choices
 
-    @staticmethod
-    def _ask_lookup(asks: Asks, name: str, wants: list[Want]) -> None:
+    def _ask_lookup(self, asks: Asks, name: str, wants: list[Want]) -> None:
         """Its draft is among the slot's offers then."""
         asked = [want for want in wants if name in want.slot.stats]
+        if name != GrammarDrafter.name:
+            asked = [want for want in asked if not self._rests(want.slot)]
         if asked:
             asks.ask(name, [w.slot for w in asked], [w.limit for w in asked], [None] * len(asked))
+
+    def _rests(self, slot: Slot) -> bool:
+        n = self._fruitless.get(slot.seq, 0)
+        return n >= PATIENCE and n % REST > 0
 
     def _best(self, slot: Slot) -> Choice:
         """The offer that is worth most; nothing where none is worth checking."""
@@ -123,45 +145,41 @@ class AutoPolicy:
             self.off.add(name)
             return
         asked = [i for i in able if self._hopeful(wants[i], choices[i])]
-        probing = not asked and self._may_probe()
-        if probing:
+        if not asked and self._seconds_for_probes > 0:
             asked = able[:1]
+            self._hope_of(wants[asked[0]].slot).renew()
         if not asked:
             self.off.add(name)
             return
         self.off.discard(name)
-        found = self._draft_with_model(asks, name, [wants[i] for i in asked], [choices[i] for i in asked], probing)
+        found = self._draft_with_model(asks, name, [wants[i] for i in asked], [choices[i] for i in asked])
         for i, choice in zip(asked, found, strict=True):
             choices[i] = choice
 
     def _hopeful(self, want: Want, choice: Choice) -> bool:
-        hope = self._hope_of(want.slot).values
+        hope = self._hope_of(want.slot)
+        least = 0.0 if hope.n_asked or hope.probing else READING_HOPE
         if choice.is_likely:
-            return len(choice.proposal) < want.limit and hope[False] > 0
-        return hope[bool(choice.chances)] > 0
+            return len(choice.proposal) < want.limit and hope.values[False] > least
+        return hope.values[bool(choice.chances)] > least
 
     def _hope_of(self, slot: Slot) -> Hope:
         if slot.seq not in self._hopes:
             self._hopes[slot.seq] = self._hope.start()
         return self._hopes[slot.seq]
 
-    def _may_probe(self) -> bool:
-        return self._seconds_probing <= PROBE_SHARE * self._seconds_total
-
-    def _draft_with_model(
-        self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice], probing: bool
-    ) -> list[Choice]:
+    def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice]) -> list[Choice]:
         """The model goes on after a likely look-up, else starts afresh and competes with it."""
         slots = [want.slot for want in asked]
         limits, stops = [], []
         for want, lookup in zip(asked, lookups, strict=True):
             want.slot.draft = lookup.proposal if lookup.is_likely else Proposal()
-            limits.append(min(PROBE_LENGTH if probing else want.limit, want.limit - len(want.slot.draft)))
+            limits.append(want.limit - len(want.slot.draft))
             stops.append(self._stop_rule(want.slot, name, limits[-1]))
         before = asks.seconds(name)
         drafts = asks.ask(name, slots, limits, stops)
         seconds = (asks.seconds(name) - before) / len(asked)
-        self._seconds_probing += seconds if probing else 0.0
+        self._seconds_for_probes -= seconds * sum(self._hope_of(slot).probing for slot in slots)
         return [self._compared(*which, seconds) for which in zip(slots, drafts, lookups, strict=True)]
 
     def _compared(self, slot: Slot, draft: Draft, lookup: Choice, seconds: float) -> Choice:
@@ -179,7 +197,7 @@ class AutoPolicy:
         gained = choice.worth - without - (self.planner.rate * seconds if hope.n_asked else 0.0)
         hope.n_asked += 1
         hope.learn(offered, gained)
-        self._hope.learn(offered, gained, HOPE_RATE / 4)
+        self._hope.learn(offered, gained, HOPE_RATE / 2)
         return choice
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:
@@ -201,10 +219,12 @@ class AutoPolicy:
 
     def ended(self, slot: Slot) -> None:
         self._hopes.pop(slot.seq, None)
+        self._fruitless.pop(slot.seq, None)
         self.beliefs.forget(slot.seq)
 
     def spent(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """A batch of generating slots was computed; drafting for it took what `propose` measured."""
         self.planner.observe(n_tokens, n_emitted, seconds, self._seconds_drafting)
-        self._seconds_total += seconds + self._seconds_drafting
+        earned = self._seconds_for_probes + PROBE_SHARE * (seconds + self._seconds_drafting)
+        self._seconds_for_probes = min(earned, PROBE_MOST * self.planner.plain_seconds)
         self._seconds_drafting = 0.0

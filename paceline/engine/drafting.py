@@ -19,6 +19,7 @@ from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
 
+NO_LIMIT = 2**31
 log = logging.getLogger("paceline")
 
 
@@ -138,8 +139,11 @@ class Drafting:
 def ask_for(slot: Slot, n_max: int, go_on: GoOn | None) -> Ask:
     assert slot.request and slot.sampler
     noise = noise_of(slot.request.sampling, slot.sampler.seed)
-    grammar = slot.request.grammar
-    return Ask(slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, grammar, go_on)
+    request = slot.request
+    n_left = NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated
+    return Ask(
+        slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, request.grammar, go_on, n_left
+    )
 
 
 def allowed(draft: Draft, ask: Ask) -> Draft:

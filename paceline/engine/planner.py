@@ -18,6 +18,8 @@ HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.05
 MARGIN = 1.15  # a token must earn a little more than it costs: the best of several guesses looks better than it is
 LOOK_AHEAD = 16
+GOOD = 0.9  # the chance of a very good model's tokens
+RIGHT = {n: sum(GOOD**j for j in range(1, n + 1)) for n in (1, 2, 4, 8, 16)}  # of so many, on average
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 
 
@@ -136,14 +138,16 @@ class Planner:
         return False
 
     def n_affordable(self, n_steps: float) -> int:
-        """How many tokens the draft model computes in the time of so many plain steps of one slot; never a handful."""
+        """How many tokens the draft model computes in one slot's share of so many plain steps; never a handful."""
         per_token = self.draft.predict(LARGE) / LARGE
-        return max(LARGE, int(n_steps * self.target.predict(1) / max(1e-9, per_token)))
+        return max(LARGE, int(n_steps * self.plain_seconds / self.n_slots / max(1e-9, per_token)))
 
     def can_ever_pay(self, n_max: int) -> bool:
-        """Whether a drafter this slow could gain anything even if it were always right."""
-        rate = 1.02 * self.n_slots / max(1e-9, self.plain_seconds)
-        return any(n > rate * (self.extra_seconds(n) + n * self.draft_step) for n in (1, 2, 4, 8, 16) if n <= n_max)
+        """Whether a drafter this slow could gain anything even if it were almost always right."""
+        rate = MARGIN * self.n_slots / max(1e-9, self.plain_seconds)
+        return any(
+            right > rate * (self.extra_seconds(n) + n * self.draft_step) for n, right in RIGHT.items() if n <= n_max
+        )
 
 
 def cumulated(chances: Sequence[float]) -> list[float]:
