@@ -14,7 +14,7 @@ from paceline.engine.policy import MODELS, Asks, GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 
-FIRST_HOPE = 0.3  # tokens that asking a model is believed to gain before it was tried
+TYPICAL = 0.6  # the chance of a model's tokens before it was tried
 HOPE_RATE = 0.1
 READING_HOPE = 0.05  # more than nothing must be hoped for before the model reads a new prompt
 PROBE_SHARE = 0.01
@@ -45,7 +45,7 @@ class Hope:
     A lost one can be renewed; it is `probing` until it stands on its own again.
     """
 
-    def __init__(self, with_offer: float = FIRST_HOPE, without: float = FIRST_HOPE) -> None:
+    def __init__(self, with_offer: float, without: float) -> None:
         self.values = {True: with_offer, False: without}
         self.n_asked = 0
         self.probing = False
@@ -76,7 +76,7 @@ class AutoPolicy:
         self.planner = planner
         self.beliefs = Beliefs()
         self.off: set[str] = set()
-        self._hope = Hope()
+        self._hope: Hope | None = None
         self._hopes: dict[int, Hope] = {}
         self._fruitless: dict[int, int] = {}
         self._seconds_for_probes = 0.0
@@ -165,8 +165,16 @@ class AutoPolicy:
 
     def _hope_of(self, slot: Slot) -> Hope:
         if slot.seq not in self._hopes:
-            self._hopes[slot.seq] = self._hope.start()
+            self._hopes[slot.seq] = self._common_hope.start()
         return self._hopes[slot.seq]
+
+    @property
+    def _common_hope(self) -> Hope:
+        """Of all texts so far; at first what the costs let expect."""
+        if self._hope is None:
+            prospect = self.planner.prospect(TYPICAL)
+            self._hope = Hope(prospect, prospect)
+        return self._hope
 
     def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice]) -> list[Choice]:
         """The model goes on after a likely look-up, else starts afresh and competes with it."""
@@ -197,7 +205,7 @@ class AutoPolicy:
         gained = choice.worth - without - (self.planner.rate * seconds if hope.n_asked else 0.0)
         hope.n_asked += 1
         hope.learn(offered, gained)
-        self._hope.learn(offered, gained, HOPE_RATE / 2)
+        self._common_hope.learn(offered, gained, HOPE_RATE / 2)
         return choice
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:

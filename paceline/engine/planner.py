@@ -142,6 +142,15 @@ class Planner:
         per_token = self.draft.predict(LARGE) / LARGE
         return max(LARGE, int(n_steps * self.plain_seconds / self.n_slots / max(1e-9, per_token)))
 
+    def prospect(self, chance: float, n_max: int = LOOK_AHEAD) -> float:
+        """What asking a model whose tokens are right with this chance is worth in tokens, before it was tried."""
+        reached, right, best = 1.0, 0.0, float("-inf")
+        for n in range(1, n_max + 1):
+            reached *= chance
+            right += reached
+            best = max(best, right - self.rate * (self.extra_seconds(n) + n * self.draft_step))
+        return best
+
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were almost always right."""
         rate = MARGIN * self.n_slots / max(1e-9, self.plain_seconds)

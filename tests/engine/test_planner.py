@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from paceline.engine.costs import CostCurve
 from paceline.engine.planner import Planner, cumulated
+from paceline.library import worth_reading
 
 CPU = CostCurve({1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0})
 GPU = CostCurve({1: 1.0, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78})
@@ -85,3 +86,12 @@ def test_a_long_context_makes_draft_tokens_dearer() -> None:
     short = planner.trim([[0.5] * 3])
     planner.face(1, 3000)
     assert planner.trim([[0.5] * 3]) < short
+
+
+def test_a_draft_model_may_read_more_for_a_longer_answer_and_less_beside_others() -> None:
+    planner = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}), CostCurve({1: 0.1, 128: 0.2}))
+    worth = worth_reading(planner)
+    assert worth(10**6) == worth(256) > worth(64) >= 128
+    alone = worth(256)
+    planner.face(4)
+    assert worth(256) < alone

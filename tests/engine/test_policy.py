@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.drafters.base import Draft
-from paceline.engine.auto import AutoPolicy
+from paceline.engine.auto import AutoPolicy, Hope
 from paceline.engine.costs import CostCurve
 from paceline.engine.planner import Planner
 from paceline.engine.policy import GoOn, Want
@@ -77,6 +77,25 @@ def test_a_good_look_up_is_taken() -> None:
     speed, n_checked = simulate(Script({"suffix": ([0.9] * 6, 0.0)}), 5)
     assert speed > 2.0
     assert n_checked > 390
+
+
+def test_look_ups_rest_where_they_never_help_and_only_there() -> None:
+    useless, good = Script({"suffix": ([0.9] * 6, 0.0)}), Script({"suffix": ([0.9] * 6, 0.0)})
+    simulate(useless, 0, n_steps=400)
+    simulate(good, 5, n_steps=400)
+    assert useless.asked["suffix"] < 250
+    assert good.asked["suffix"] == 400
+
+
+def test_a_model_of_little_promise_does_not_read_new_prompts() -> None:
+    policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+    script, slot = Script({"draft-simple": ([0.5], 0.05)}), Slot(0, request=Client([1]).request)
+    slot.stats = {"draft-simple": DrafterStats("draft-simple")}
+    for promise, n_asked in ((0.04, 0), (0.06, 1)):
+        policy.ended(slot)
+        policy._hope = Hope(promise, promise)
+        policy.propose(script, [Want(slot, 16)])
+        assert script.asked["draft-simple"] == n_asked
 
 
 def test_a_useless_model_costs_two_per_cent_at_most() -> None:
