@@ -14,7 +14,6 @@ from paceline.engine.policy import MODELS, Asks, GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 
-TYPICAL = 0.6  # the chance of a model's tokens before it was tried
 HOPE_RATE = 0.1
 READING_HOPE = 0.05  # more than nothing must be hoped for before the model reads a new prompt
 PROBE_SHARE = 0.01
@@ -172,7 +171,7 @@ class AutoPolicy:
     def _common_hope(self) -> Hope:
         """Of all texts so far; at first what the costs let expect."""
         if self._hope is None:
-            prospect = self.planner.prospect(TYPICAL)
+            prospect = self.planner.prospect()
             self._hope = Hope(prospect, prospect)
         return self._hope
 

@@ -19,6 +19,7 @@ GAIN_RATE = 0.05
 MARGIN = 1.15  # a token must earn a little more than it costs: the best of several guesses looks better than it is
 LOOK_AHEAD = 16
 GOOD = 0.9  # the chance of a very good model's tokens
+KNOWS = 0.35  # the share of places where a model is as good
 RIGHT = {n: sum(GOOD**j for j in range(1, n + 1)) for n in (1, 2, 4, 8, 16)}  # of so many, on average
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 
@@ -142,14 +143,10 @@ class Planner:
         per_token = self.draft.predict(LARGE) / LARGE
         return max(LARGE, int(n_steps * self.plain_seconds / self.n_slots / max(1e-9, per_token)))
 
-    def prospect(self, chance: float, n_max: int = LOOK_AHEAD) -> float:
-        """What asking a model whose tokens are right with this chance is worth in tokens, before it was tried."""
-        reached, right, best = 1.0, 0.0, float("-inf")
-        for n in range(1, n_max + 1):
-            reached *= chance
-            right += reached
-            best = max(best, right - self.rate * (self.extra_seconds(n) + n * self.draft_step))
-        return best
+    def prospect(self) -> float:
+        """What asking a model is worth in tokens, before it was tried: now and then it knows how to go on."""
+        best = max(right - self.rate * (self.extra_seconds(n) + n * self.draft_step) for n, right in RIGHT.items())
+        return KNOWS * max(0.0, best) - (1 - KNOWS) * self.rate * self.draft_step
 
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were almost always right."""

@@ -133,17 +133,18 @@ class Context:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
 
     def decode(self, batch: Batch) -> Floats:
-        """Compute the batch. Returns one row of logits per output: a view that the next decode overwrites."""
+        """Compute the batch. Returns one row of logits per output: a view that the next decode overwrites. A pooled
+        context may have none."""
         batch.raw.n_tokens = batch.n_tokens
         start = perf_counter()
         code = c.llama_decode(self.handle, batch.raw)
-        address = get_logits(self.handle) if code == 0 and batch.n_outputs else 0
+        address = get_logits(self.handle) if code == 0 and batch.n_outputs else None
         self.seconds += perf_counter() - start
         self.n_decodes += 1
         if code != 0:
             reason = "no free cells in its memory" if code == NO_ROOM else log.reason()
             raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
-        return self._logits(address, batch.n_outputs)
+        return self._logits(address or 0, batch.n_outputs if address else 0)
 
     def _logits(self, address: int, n_rows: int) -> Floats:
         if self._view != (address, n_rows):
