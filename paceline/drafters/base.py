@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+NO_LIMIT = 2**31
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -50,7 +52,7 @@ class Ask:
     ahead: Sequence[int] = ()
     grammar: Constraint | None = None
     go_on: Callable[[Draft], bool] | None = None
-    n_left: int = 2**31
+    n_left: int = NO_LIMIT
 
 
 @dataclass(slots=True)

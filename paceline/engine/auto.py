@@ -87,7 +87,7 @@ class AutoPolicy:
         before = self._clock(asks)
         self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
         choices = self._choose(asks, wants)
-        lengths = [choices[0].n] if len(choices) == 1 else self.planner.trim([choice.chances for choice in choices])
+        lengths = self.planner.trim([choice.chances for choice in choices])
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)

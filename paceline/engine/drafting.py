@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from paceline.config import SamplingParams
-from paceline.drafters.base import Ask, Draft, Drafter, Noise
+from paceline.drafters.base import NO_LIMIT, Ask, Draft, Drafter, Noise
 from paceline.drafters.grammar import GrammarDrafter
 from paceline.engine.auto import AutoPolicy
 from paceline.engine.policy import FixedPolicy, GoOn, Want
@@ -19,7 +19,6 @@ from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
 
-NO_LIMIT = 2**31
 log = logging.getLogger("paceline")
 
 
@@ -137,9 +136,9 @@ class Drafting:
 
 
 def ask_for(slot: Slot, n_max: int, go_on: GoOn | None) -> Ask:
-    assert slot.request and slot.sampler
-    noise = noise_of(slot.request.sampling, slot.sampler.seed)
     request = slot.request
+    assert request and slot.sampler
+    noise = noise_of(request.sampling, slot.sampler.seed)
     n_left = NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated
     return Ask(
         slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, request.grammar, go_on, n_left

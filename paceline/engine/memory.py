@@ -36,9 +36,7 @@ class Memory:
     `similarity` of the prompt; with none asked for, nobody looks.
     """
 
-    def __init__(
-        self, cells: Cells, slots: list[Slot], *, shared: bool, border: int = 1, similarity: float = 0.1
-    ) -> None:
+    def __init__(self, cells: Cells, slots: list[Slot], *, shared: bool, border: int, similarity: float) -> None:
         self.cells = cells
         self.slots = slots
         self.shared = shared
