@@ -22,25 +22,18 @@ def at_least(row: Floats, k: int) -> Ids:
     """Tokens among which the k largest logits are (and few others).
 
     The row is laid out in columns. The k columns whose maxima are largest hold k values at least as large as the
-    smallest of these maxima, so only columns that reach it need a closer look.
+    smallest of these maxima, so nothing below it is among the k largest.
     """
     n_columns = len(row) // BLOCK
     if k * 2 > n_columns:
         return top(row, k)
-    grid = row[: n_columns * BLOCK].reshape(BLOCK, n_columns)
-    highest = grid.max(axis=0)
-    threshold = np.partition(highest, n_columns - k)[n_columns - k]
-    columns = reaching(highest, threshold)
-    inside = reaching(grid[:, columns].reshape(-1), threshold)
-    i, j = np.divmod(inside, len(columns))
-    ids = i * n_columns + columns[j]
-    rest = reaching(row[n_columns * BLOCK :], threshold) + n_columns * BLOCK
-    return np.concatenate((ids, rest)) if len(rest) else ids
+    highest = row[: n_columns * BLOCK].reshape(BLOCK, n_columns).max(axis=0)
+    return reaching(row, np.partition(highest, n_columns - k)[n_columns - k])
 
 
 def reaching(values: Floats, threshold: np.float32) -> Ids:
     """Where a value is as large as the threshold; never where it is minus infinity, which means forbidden."""
-    return np.flatnonzero(values >= threshold if threshold > -math.inf else values > threshold)
+    return (values >= threshold if threshold > -math.inf else values > threshold).nonzero()[0]
 
 
 def top(row: Floats, k: int) -> Ids:
@@ -78,12 +71,14 @@ class Cut:
             elif drops_tokens(name, params):
                 return
 
-    def __call__(self, row: Floats, moved: Ids) -> Ids | None:
-        """Tokens to keep, None for all. `moved` are those whose logits penalties or biases may still change."""
+    def __call__(self, row: Floats, moved: Ids, banned: Ids) -> Ids | None:
+        """Tokens to keep, None for all. Penalties or biases may still change the logits of `moved` tokens and will
+        forbid `banned` ones."""
         if self.k:
-            return self._with(at_least(row, self.k + len(moved)), moved)
+            return self._with(at_least(row, self.k + len(moved) + len(banned)), moved)
         if self.log_min_p > -math.inf:
-            highest = row.max() if not len(moved) else np.delete(row, moved).max(initial=-math.inf)
+            others = np.concatenate((moved, banned))
+            highest = row.max() if not len(others) else np.delete(row, others).max(initial=-math.inf)
             return self._with(np.flatnonzero(row >= highest + self.log_min_p - 1e-3), moved)
         return None
 

@@ -18,8 +18,11 @@ from paceline.llama.lib import Floats, c
 from paceline.llama.model import Vocab
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-NONE: Ids = np.zeros(0, np.int64)
 Mask = npt.NDArray[np.bool_]
+
+
+def tokens_of(tokens: Iterable[int]) -> Ids:
+    return np.array(sorted(tokens), np.int64)
 
 
 def resolve_seed(seed: int) -> int:
@@ -37,7 +40,8 @@ class Sampler:
         self._chain: Any = None
         self._n_recent = self._window(params, n_ctx)
         self._recent: deque[int] = deque(maxlen=self._n_recent)
-        self._biased: Ids = np.array(sorted(self.biases), np.int64)
+        self._banned = tokens_of(token for token, bias in self.biases.items() if bias == float("-inf"))
+        self._biased = tokens_of(token for token, bias in self.biases.items() if bias != float("-inf"))
         self.greedy = self._is_greedy()
         if not self.greedy:
             # 2^32 - 1 would ask libllama for a random seed
@@ -67,8 +71,7 @@ class Sampler:
     def _is_greedy(self) -> bool:
         """No filter can move or drop the largest logit, so it is the answer."""
         p = self.params
-        bans_only = all(bias == float("-inf") for bias in self.biases.values())
-        movers = self._n_recent or not bans_only or p.mirostat or p.xtc_probability > 0 or p.typical_p < 1
+        movers = self._n_recent or len(self._biased) or p.mirostat or p.xtc_probability > 0 or p.typical_p < 1
         return p.temperature <= 0 and not movers
 
     def accept(self, tokens: Iterable[int]) -> None:
@@ -99,7 +102,7 @@ class Sampler:
         if token not in self.biases:
             return token
         row = row.copy()
-        row[self._biased] = -np.inf
+        row[self._banned] = -np.inf
         return int(row.argmax())
 
     def _draw(self, row: Floats, position: int) -> int:
@@ -109,10 +112,12 @@ class Sampler:
         if self.params.mirostat:
             return int(left["id"][array.selected])
         ids = left["id"]
+        if len(ids) == 1:
+            return int(ids[0])
         return int(ids[(left["logit"] + gumbel(self.seed, position, ids)).argmax()])
 
     def _fill(self, row: Floats) -> Any:
-        keep = self._cut(row, self._moved())
+        keep = self._cut(row, self._moved(), self._banned)
         n = len(row) if keep is None else len(keep)
         candidates = self._candidates[:n]
         candidates["id"] = np.arange(n) if keep is None else keep

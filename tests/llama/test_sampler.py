@@ -89,6 +89,8 @@ FILTERS: list[dict[str, Any]] = [
     {"samplers": ("temperature", "top_k")},
     {"samplers": ("temperature", "min_p")},
     {"ignore_eos": True, "temperature": 0.0},
+    {"ignore_eos": True, "logit_bias": {7: float("-inf")}},
+    {"ignore_eos": True, "top_k": 0, "top_p": 1.0, "min_p": 0.1},
     {"temperature": 0.0, "repeat_penalty": 1.3},
 ]
 
@@ -105,7 +107,7 @@ def test_cutting_candidates_changes_nothing(
         return [sampler.sample(row, i) for i, row in enumerate(rows)]
 
     cut = draw()
-    monkeypatch.setattr(Cut, "__call__", lambda self, row, moved: None)
+    monkeypatch.setattr(Cut, "__call__", lambda self, row, moved, banned: None)
     assert draw() == cut
 
 
