@@ -1,6 +1,6 @@
 """The draft's sliding window: does drafting stay as good and as cheap after it has filled? And long prompts.
 
-python -m benchmarks.window [-n 4000] [--windows 512,2048] [--long-prompt 20000]
+python -m benchmarks.window [-n 4000] [--windows 512,2048] [--texts 1] [--long-prompt 20000]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
@@ -23,7 +24,12 @@ from paceline.models import demo_copy
 GREEDY: dict[str, Any] = {"temperature": 0, "dry_multiplier": 1.0, "dry_penalty_last_n": -1, "ignore_eos": True}
 DRAFT_ONLY: dict[str, Any] = {"spec_types": ["draft-simple"], "spec_policy": "fixed", "n_threads": 2}
 WISHES = {"n_max": 4, "p_min": 0.0}
-PROMPT = "Write a very long story about a caravan that crosses a desert, with many people who tell each other stories."
+PROMPTS = [
+    "Write a very long story about a caravan that crosses a desert, with many people who tell each other stories.",
+    "Write a very long guide for people who want to grow vegetables, from the soil to the kitchen, month by month.",
+    "Write a very long history of an invented country, its towns, its rulers, its wars, its songs and its trade.",
+    "Explain in very great length how a computer works, from sand to the screen, for a curious child.",
+]
 
 
 @dataclass(slots=True)
@@ -37,7 +43,7 @@ class Mark:
     draft_ms: float
 
 
-def generate(kind: str, draft: str, window: int, n: int) -> tuple[list[Mark], float]:
+def generate(kind: str, draft: str, window: int, n: int, prompt: str) -> tuple[list[Mark], float]:
     """Counters after every step, and the draft context's memory in MiB."""
     path, _ = demo_copy(kind)
     marks = []
@@ -47,7 +53,7 @@ def generate(kind: str, draft: str, window: int, n: int) -> tuple[list[Mark], fl
     ):
         task = bar.add_task(f"-cd {window}", total=n)
         stats = engine.drafter_stats()[0]
-        generation = engine.generate(chat(engine, PROMPT), max_tokens=n, speculative=WISHES, **GREEDY)
+        generation = engine.generate(chat(engine, prompt), max_tokens=n, speculative=WISHES, **GREEDY)
         n_tokens = 0
         for n_steps, chunk in enumerate(generation):
             n_tokens += len(chunk.pieces)
@@ -67,6 +73,11 @@ def part(marks: list[Mark], start: int, end: int) -> dict[str, float]:
         "draft_ms_per_token": (b.draft_ms - a.draft_ms) / drafted,
         "acceptance": (b.n_accepted - a.n_accepted) / drafted,
     }
+
+
+def mean(texts: list[dict[str, float]]) -> dict[str, float]:
+    """The same rates, over several texts."""
+    return {name: fmean(rates[name] for rates in texts) for name in texts[0]}
 
 
 def long_prompt(kind: str, draft: str, n_tokens: int) -> dict[str, Any]:
@@ -92,18 +103,26 @@ def main() -> None:
     parser.add_argument("--draft", default=None)
     parser.add_argument("-n", type=int, default=4000)
     parser.add_argument("--windows", default="512,2048")
+    parser.add_argument("--texts", type=int, default=1, help=f"how many texts to write, up to {len(PROMPTS)}")
     parser.add_argument("--long-prompt", type=int, default=0)
     args = parser.parse_args()
     draft = args.draft or draft_model()
     result: dict[str, Any] = {}
     table = Table("window", "part", "tokens per step", "draft ms per drafted token", "acceptance", "cache MiB")
-    for window in map(int, args.windows.split(",")):
-        marks, memory = generate(args.kind, draft, window, args.n)
-        parts = {"first": part(marks, window, window + 1000), "last": part(marks, args.n - 1000, args.n)}
-        parts["whole"] = part(marks, 1, args.n)
-        result[str(window)] = {**parts, "cache_mib": memory}
+    windows = [int(size) for size in args.windows.split(",")]
+    texts: dict[int, list[list[Mark]]] = {window: [] for window in windows}
+    memory: dict[int, float] = {}
+    for prompt in PROMPTS[: args.texts]:
+        for window in windows:
+            marks, memory[window] = generate(args.kind, draft, window, args.n, prompt)
+            texts[window].append(marks)
+    for window in windows:
+        spans = {"first": (window, window + 1000), "last": (args.n - 1000, args.n), "whole": (1, args.n)}
+        parts = {name: mean([part(marks, *span) for marks in texts[window]]) for name, span in spans.items()}
+        by_text = [part(marks, 1, args.n)["acceptance"] for marks in texts[window]]
+        result[str(window)] = {**parts, "acceptance_by_text": by_text, "cache_mib": memory[window]}
         for name, p in parts.items():
-            table.add_row(str(window), name, *(f"{value:.3f}" for value in p.values()), f"{memory:.1f}")
+            table.add_row(str(window), name, *(f"{value:.3f}" for value in p.values()), f"{memory[window]:.1f}")
     for name, row in result.items():
         if int(name) + 2000 <= args.n:
             row["ratio_tokens_per_step"] = row["last"]["tokens_per_step"] / row["first"]["tokens_per_step"]

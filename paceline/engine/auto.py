@@ -209,12 +209,14 @@ class AutoPolicy:
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:
         """For the model, token by token: can going on still pay?"""
-        ahead = list(slot.draft.parts)
         n_ahead = len(slot.draft)
         mean = self.beliefs.of(name)[ALONE].mean
+        reached = prod(self.beliefs.chances(slot.seq, slot.draft.parts, slot.offers))
+        chance = self.beliefs.chance_by_token(slot.seq, name, slot.draft.tokens, slot.offers)
 
         def go_on(draft: Draft) -> bool:
-            reached = prod(self.beliefs.chances(slot.seq, [*ahead, draft], slot.offers))
+            nonlocal reached
+            reached *= chance(draft.tokens[-1], draft.confidence[-1])
             return self.planner.pays_to_go_on(reached, mean, n_ahead + len(draft), limit - len(draft))
 
         return go_on

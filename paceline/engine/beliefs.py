@@ -7,7 +7,7 @@ nothing of costs. Bound: three calibrations per drafter, one bias per drafter an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.drafters.base import Draft
 from paceline.engine.calibration import Bias, Calibration
@@ -36,17 +36,24 @@ class Beliefs:
 
     def chances(self, seq: int, parts: Sequence[Draft], offers: Sequence[Offer]) -> list[float]:
         """For each token of these drafts, one after the other: its chance, given that all before it are right."""
-        tokens = [token for part in parts for token in part.tokens]
+        before: list[int] = []
         out: list[float] = []
         for part in parts:
-            kinds = opinions(tokens, part.source, offers)[len(out) :]
-            calibrations, bias = self.of(part.source), self._bias(seq, part)
-            out += [calibrations[kind].chance(c, bias) for kind, c in zip(kinds, part.confidence, strict=False)]
+            chance = self.chance_by_token(seq, part.source, before, offers)
+            out += map(chance, part.tokens, part.confidence)
+            before += part.tokens
         return out
 
-    def _bias(self, seq: int, part: Draft) -> float:
-        bias = self._biases.get(seq, {}).get(part.source)
-        return bias.value if bias else 0.0
+    def chance_by_token(
+        self, seq: int, source: str, before: Sequence[int], offers: Sequence[Offer]
+    ) -> Callable[[int, float], float]:
+        """The chance of token after token that one drafter proposes after those `before`."""
+        opinions, calibrations = Opinions(source, offers), self.of(source)
+        for token in before:
+            opinions.of(token)
+        bias = self._biases.get(seq, {}).get(source)
+        shift = bias.value if bias else 0.0
+        return lambda token, confidence: calibrations[opinions.of(token)].chance(confidence, shift)
 
     def learn(self, seq: int, offers: Sequence[Offer], emitted: Sequence[int]) -> None:
         """What the text turned out to be teaches about every offer made, checked or not."""
@@ -60,7 +67,8 @@ class Beliefs:
         self, seq: int, tokens: list[int], start: int, draft: Draft, offers: Sequence[Offer], shown: list[int]
     ) -> None:
         n_right = common_prefix(tokens, shown)
-        kinds, calibrations = opinions(tokens, draft.source, offers), self.of(draft.source)
+        opinions, calibrations = Opinions(draft.source, offers), self.of(draft.source)
+        kinds = [opinions.of(token) for token in tokens[: n_right + 1]]
         bias = self._biases.setdefault(seq, {}).setdefault(draft.source, Bias())
         for at in range(start, min(n_right + 1, len(tokens), len(shown))):
             confidence, kind, right = draft.confidence[at - start], kinds[at], at < n_right
@@ -74,16 +82,20 @@ class Beliefs:
         self._biases.pop(seq, None)
 
 
-def opinions(tokens: Sequence[int], source: str, offers: Sequence[Offer]) -> list[int]:
-    """What drafters other than `source` say to each token, given the ones before it."""
-    kinds = [ALONE] * len(tokens)
-    for ahead, draft in offers:
-        if draft.source == source:
-            continue
-        said = [*ahead, *draft.tokens]
-        n_same = common_prefix(tokens, said)
-        for at in range(len(ahead), n_same):
-            kinds[at] = SECONDED
-        if len(ahead) <= n_same < min(len(tokens), len(said)) and kinds[n_same] == ALONE:
-            kinds[n_same] = CONTESTED
-    return kinds
+class Opinions:
+    """What drafters other than `source` say to each token of a draft, given the ones before it."""
+
+    def __init__(self, source: str, offers: Sequence[Offer]) -> None:
+        self._at = 0
+        self._agreeing = [(len(ahead), [*ahead, *d.tokens]) for ahead, d in offers if d.source != source]
+
+    def of(self, token: int) -> int:
+        """On the next token."""
+        if not self._agreeing:
+            return ALONE
+        at, self._at = self._at, self._at + 1
+        spoken = [(start, said) for start, said in self._agreeing if at < len(said)]
+        self._agreeing = [(start, said) for start, said in spoken if said[at] == token]
+        if any(start <= at for start, _ in self._agreeing):
+            return SECONDED
+        return CONTESTED if any(start <= at for start, _ in spoken) else ALONE

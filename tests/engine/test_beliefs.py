@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from paceline.drafters.base import Draft
-from paceline.engine.beliefs import ALONE, CONTESTED, SECONDED, Beliefs, Offer, opinions
+from paceline.engine.beliefs import ALONE, CONTESTED, SECONDED, Beliefs, Offer, Opinions
 
 
 def draft(tokens: list[int], source: str = "a", confidence: float = 0.5) -> Draft:
     return Draft(tokens, source, [confidence] * len(tokens))
+
+
+def opinions(tokens: list[int], source: str, offers: list[Offer]) -> list[int]:
+    others = Opinions(source, offers)
+    return [others.of(token) for token in tokens]
 
 
 def test_what_others_say_to_each_token() -> None:
