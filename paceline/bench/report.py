@@ -58,7 +58,7 @@ def compare(samples: Sequence[Sample], methods: Sequence[Method]) -> list[Compar
 
 def pairs_of(samples: Sequence[Sample], method: str, category: str) -> list[Pair]:
     """A method's samples beside those of none, where both exist."""
-    good = [s for s in samples if s.seconds > 0 and category in (s.category, OVERALL)]
+    good = [s for s in samples if s.seconds > 0 and s.n_tokens and category in (s.category, OVERALL)]
     plain = {(s.job, s.repeat): s for s in good if s.method == NONE}
     return [(s, plain[s.job, s.repeat]) for s in good if s.method == method and (s.job, s.repeat) in plain]
 
@@ -71,9 +71,9 @@ def comparison(category: str, method: str, pairs: Sequence[Pair]) -> Comparison:
         category,
         method,
         n_jobs=len(pairs),
-        n_same=sum(s.texts == plain.texts for s, plain in pairs),
-        tokens_per_second=speed(own),
-        speedup=speed(own) / speed([pair[1] for pair in pairs]),
+        n_same=sum(alike(s, plain) for s, plain in pairs),
+        tokens_per_second=sum(plain.n_tokens for _, plain in pairs) / time(pairs),
+        speedup=sum(plain.seconds for _, plain in pairs) / time(pairs),
         low=low,
         high=high,
         acceptance=sum(s.n_accepted for s in own) / n_drafted if n_drafted else None,
@@ -81,18 +81,24 @@ def comparison(category: str, method: str, pairs: Sequence[Pair]) -> Comparison:
     )
 
 
-def speed(samples: Sequence[Sample]) -> float:
-    return sum(s.n_tokens for s in samples) / sum(s.seconds for s in samples)
+def alike(a: Sample, b: Sample) -> bool:
+    """The same texts, as far as both go: with several slots the quickest answer ends the others."""
+    return all(x[: len(y)] == y[: len(x)] for x, y in zip(a.texts, b.texts, strict=True))
+
+
+def time(pairs: Sequence[Pair]) -> float:
+    """How long the method takes for as many tokens as none wrote of each job."""
+    return sum(own.seconds * plain.n_tokens / own.n_tokens for own, plain in pairs)
 
 
 def spread(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     """How far the speed-up would move had other jobs been drawn: a bootstrap over the pairs, always the same one."""
     if len(pairs) < 2:
         return None, None
-    figures = np.array([(a.n_tokens, a.seconds, b.n_tokens, b.seconds) for a, b in pairs])
+    figures = np.array([(time([pair]), pair[1].seconds) for pair in pairs])
     drawn = np.random.default_rng(0).integers(0, len(pairs), (N_RESAMPLES, len(pairs)))
-    tokens, seconds, plain_tokens, plain_seconds = figures[drawn].sum(axis=1).T
-    low, high = np.percentile(tokens / seconds / (plain_tokens / plain_seconds), SPREAD)
+    seconds, plain_seconds = figures[drawn].sum(axis=1).T
+    low, high = np.percentile(plain_seconds / seconds, SPREAD)
     return float(low), float(high)
 
 
@@ -104,10 +110,9 @@ def hindsight(samples: Sequence[Sample], methods: Sequence[Method]) -> Hindsight
     if not auto or len(fixed) < 2:
         return None
     best = {c: max((r for r in rows if r.category == c and r.method in fixed), key=lambda r: r.speedup) for c in auto}
-    chosen = [s for s in samples if s.seconds > 0 and s.category in best and s.method == best[s.category].method]
-    own = [s for s in samples if s.seconds > 0 and s.method == AUTO]
+    chosen = [pair for c, row in best.items() for pair in pairs_of(samples, row.method, c)]
     by_category = {c: (row.method, auto[c] / row.speedup) for c, row in best.items()}
-    return Hindsight(speed(own) / speed(chosen), by_category)
+    return Hindsight(time(chosen) / time(pairs_of(samples, AUTO, OVERALL)), by_category)
 
 
 # -- for people

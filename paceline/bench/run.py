@@ -2,6 +2,7 @@
 
 A busy or throttled machine then slows all methods alike, however short its moods. A method's time is that of its own
 steps. Speeds are tokens per second of generation, never whole times: outside --exact, texts may part at near-ties.
+With several slots the speed is that of all of them together.
 """
 
 from __future__ import annotations
@@ -180,6 +181,7 @@ class Runner:
     def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
         before = self.engine.core.seconds
         started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling) for p in job.prompts]
+        end_together(started, n_tokens)
 
         def finish() -> tuple[list[Answer], float]:
             return [answer_of(generation) for generation in started], self.engine.core.seconds - before
@@ -220,6 +222,27 @@ class OracleRunner(Runner):
         for prompt, answer in zip(job.prompts, answers, strict=True):
             self.oracle.learn(prompt, answer)
         return answers
+
+
+def end_together(started: Sequence[Generation], n_tokens: int) -> None:
+    """The first to be done ends them all: speeds are compared while every slot is busy, as on a server with much to do.
+    Otherwise a method would be judged by how long its slowest answer runs alone."""
+    over = False
+
+    def check() -> Callable[[int], bool]:
+        n = 0
+
+        def stop(token: int) -> bool:
+            nonlocal n, over
+            n += 1
+            over = over or n >= n_tokens
+            return over
+
+        return stop
+
+    for generation in started:
+        assert generation.request
+        generation.request.stop = check()
 
 
 def answer_of(generation: Generation) -> Answer:

@@ -16,6 +16,7 @@ from paceline.engine.slot import Slot
 
 HOPE_RATE = 0.1
 READING_HOPE = 0.05  # more than nothing must be hoped for before the model reads a new prompt
+UNTRIED = 0.1  # what a model must promise beyond that before its first try
 PROBE_SHARE = 0.01
 PROBE_MOST = 0.5  # steps that can be saved up for probes
 PROBE_HOPE = 0.03  # enough for two or three tries in a row
@@ -171,7 +172,7 @@ class AutoPolicy:
     def _common_hope(self) -> Hope:
         """Of all texts so far; at first what the costs let expect."""
         if self._hope is None:
-            prospect = self.planner.prospect()
+            prospect = self.planner.prospect() - UNTRIED
             self._hope = Hope(prospect, prospect)
         return self._hope
 

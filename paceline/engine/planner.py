@@ -50,6 +50,7 @@ class Planner:
         self.rate = MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds)
         self.draft_step = self.draft.predict(n_slots) / n_slots
         self._extra = [0.0]
+        self._share = [0.0]
 
     def seconds(self, n: int) -> float:
         """A batch of n tokens."""
@@ -70,6 +71,22 @@ class Planner:
                 else self.seconds(self.n_slots + m) - self.plain_seconds
             )
         return extra
+
+    def slot_seconds(self, n: int) -> float:
+        """What n draft tokens of one slot add, as far as that is known before the others' drafts are."""
+        return self._shares(n)[n]
+
+    def _shares(self, n: int) -> list[float]:
+        """What 0, 1, ... n draft tokens of one slot add, or its share if all slots have as many: the lower, since the
+        choice for the whole batch comes last. Batches grow dearer by jumps, which one slot alone need not pay."""
+        if self.exact or self.n_slots == 1:
+            return self._extras(n)
+        share, own = self._share, self._extras(n)
+        while len(share) <= n:
+            m = len(share)
+            together = (self.seconds(self.n_slots * (1 + m)) - self.plain_seconds) / self.n_slots
+            share.append(min(own[m], together))
+        return share
 
     def observe(self, n_tokens: int, n_emitted: int, seconds: float, drafting: float = 0.0) -> None:
         """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
@@ -96,7 +113,7 @@ class Planner:
         if self.exact:
             return [self.best_length(slot)[0] for slot in chances]
         reached = sorted(((c, slot) for slot, row in enumerate(chances) for c in cumulated(row)), reverse=True)
-        best_n, _ = self._peak([c for c, _ in reached])
+        best_n, _ = self._peak([c for c, _ in reached], self._extras(len(reached)))
         lengths = [0] * len(chances)
         for _, slot in reached[:best_n]:
             lengths[slot] += 1
@@ -104,11 +121,12 @@ class Planner:
 
     def best_length(self, chances: Sequence[float]) -> tuple[int, float]:
         """One slot's draft on its own: how much of it to check, and what that is worth in tokens."""
-        return self._peak(cumulated(chances))
+        reached = cumulated(chances)
+        return self._peak(reached, self._shares(len(reached)))
 
-    def _peak(self, reached: Sequence[float]) -> tuple[int, float]:
+    def _peak(self, reached: Sequence[float], extra: Sequence[float]) -> tuple[int, float]:
         best_n, best, tokens = 0, 0.0, 0.0
-        rate, extra = self.rate, self._extras(len(reached))
+        rate = self.rate
         for n, c in enumerate(reached, start=1):
             tokens += c
             value = tokens - rate * extra[n]
@@ -118,7 +136,7 @@ class Planner:
 
     def worth(self, chances: Sequence[float]) -> float:
         """What checking just these tokens of one slot is worth."""
-        return sum(accumulate(chances, mul)) - self.rate * self.extra_seconds(len(chances)) if chances else 0.0
+        return sum(accumulate(chances, mul)) - self.rate * self.slot_seconds(len(chances)) if chances else 0.0
 
     # -- whether to go on drafting
 
@@ -127,12 +145,12 @@ class Planner:
 
         Looks ahead along the curve: on a GPU the first token is dear and the next fifteen almost free.
         """
-        before = self.extra_seconds(n_drafted)
+        before = self.slot_seconds(n_drafted)
         tokens = 0.0
         for m in range(1, min(n_left, LOOK_AHEAD) + 1):
             reached *= mean
             tokens += reached
-            if tokens > self.rate * (self.extra_seconds(n_drafted + m) - before + m * self.draft_step):
+            if tokens > self.rate * (self.slot_seconds(n_drafted + m) - before + m * self.draft_step):
                 return True
             if reached < HOPELESS:
                 return False
@@ -145,14 +163,14 @@ class Planner:
 
     def prospect(self) -> float:
         """What asking a model is worth in tokens, before it was tried: now and then it knows how to go on."""
-        best = max(right - self.rate * (self.extra_seconds(n) + n * self.draft_step) for n, right in RIGHT.items())
+        best = max(right - self.rate * (self.slot_seconds(n) + n * self.draft_step) for n, right in RIGHT.items())
         return KNOWS * max(0.0, best) - (1 - KNOWS) * self.rate * self.draft_step
 
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were almost always right."""
         rate = MARGIN * self.n_slots / max(1e-9, self.plain_seconds)
         return any(
-            right > rate * (self.extra_seconds(n) + n * self.draft_step) for n, right in RIGHT.items() if n <= n_max
+            right > rate * (self.slot_seconds(n) + n * self.draft_step) for n, right in RIGHT.items() if n <= n_max
         )
 
 

@@ -68,6 +68,11 @@ def test_texts_that_agree_are_counted() -> None:
     assert (row(rows, "qa", "auto").n_same, row(rows, "qa", "suffix").n_same) == (2, 0)
 
 
+def test_texts_are_compared_as_far_as_both_go() -> None:
+    pair = [Sample(m, "qa", 0, 0, 3, 1.0, texts=t) for m, t in (("none", ((1, 2), (3,))), ("auto", ((1,), (3, 4))))]
+    assert row(compare(pair, METHODS), "qa", "auto").n_same == 1
+
+
 def test_a_text_that_came_out_shorter_counts_by_its_tokens() -> None:
     rows = compare([sample("none", "qa", 0, 10.0), sample("auto", "qa", 0, 5.0, n_tokens=50)], METHODS)
     assert row(rows, "qa", "auto").speedup == 1.0
