@@ -43,6 +43,14 @@ def test_the_better_slot_gets_the_tokens() -> None:
     assert bad == 0
 
 
+def test_slots_share_a_jump_that_none_would_make_alone() -> None:
+    planner = Planner(CostCurve({4: 1.0, 5: 1.35, 8: 1.45, 16: 2.9}), QUICK_DRAFT)
+    planner.face(4)
+    assert planner.best_length([0.8])[0] == 1
+    assert planner.trim([[0.8], [0.8], [0.8], [0.8]]) == [1, 1, 1, 1]
+    assert planner.trim([[0.8], [], [], []]) == [0, 0, 0, 0]
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.booleans())
 def test_no_other_lengths_are_worth_more(chances: list[list[float]], exact: bool) -> None:
