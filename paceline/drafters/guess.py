@@ -12,12 +12,12 @@ import math
 import numpy as np
 
 from paceline.drafters.base import Noise
-from paceline.llama.candidates import BLOCK, at_least
+from paceline.llama.candidates import at_least, columns
 from paceline.llama.gumbel import gumbel
 from paceline.llama.lib import Floats
 
 K_MAX = 256
-MANY = 256  # columns
+MANY = 256  # columns, whose largest values stand for the row
 
 
 def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0) -> tuple[int, float]:
@@ -28,12 +28,12 @@ def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.
 def likeliest(row: Floats) -> tuple[int, float]:
     """A large row is laid out in columns, as in `at_least`, and its softmax taken over the largest of each: a quarter
     of the time, the same token, and a confidence that is too high only where it is low."""
-    n_columns = len(row) // BLOCK
-    if n_columns < MANY or len(row) % BLOCK:
+    grid = columns(row)
+    n_columns = grid.shape[1]
+    if n_columns < MANY or grid.size < len(row):
         token = int(row.argmax())
         scores = row - row[token]
         return token, 1.0 / float(np.exp(scores, out=scores).sum())
-    grid = row.reshape(BLOCK, n_columns)
     highest = grid.max(axis=0)
     column = int(highest.argmax())
     highest -= highest[column]

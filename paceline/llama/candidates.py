@@ -18,17 +18,23 @@ BLOCK = 64
 Ids = npt.NDArray[np.int64]
 
 
+def columns(row: Floats) -> Floats:
+    """The row laid out in columns of BLOCK values, without the few that are left over."""
+    n_columns = len(row) // BLOCK
+    return row[: n_columns * BLOCK].reshape(BLOCK, n_columns)
+
+
 def at_least(row: Floats, k: int) -> Ids:
     """Tokens among which the k largest logits are (and few others).
 
-    The row is laid out in columns. The k columns whose maxima are largest hold k values at least as large as the
-    smallest of these maxima, so nothing below it is among the k largest.
+    The k columns whose maxima are largest hold k values at least as large as the smallest of these maxima, so nothing
+    below it is among the k largest.
     """
-    n_columns = len(row) // BLOCK
+    grid = columns(row)
+    n_columns = grid.shape[1]
     if k * 2 > n_columns:
         return top(row, k)
-    highest = row[: n_columns * BLOCK].reshape(BLOCK, n_columns).max(axis=0)
-    return reaching(row, np.partition(highest, n_columns - k)[n_columns - k])
+    return reaching(row, np.partition(grid.max(axis=0), n_columns - k)[n_columns - k])
 
 
 def reaching(values: Floats, threshold: np.float32) -> Ids:
