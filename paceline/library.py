@@ -48,7 +48,7 @@ from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
-READING = 0.05  # of an answer's time may go into the draft model's reading of its prompt
+READING = 0.02  # of an answer's time may go into the draft model's reading of its prompt
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
@@ -149,7 +149,7 @@ class Engine:
         if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
             return FixedPolicy()
         curves = [
-            self._curve(context, seconds) for context, seconds in ((self.context, 0.7), (self.draft_context, 0.1))
+            self._curve(context, seconds) for context, seconds in ((self.context, 0.8), (self.draft_context, 0.1))
         ]
         return AutoPolicy(Planner(*curves, exact=settings.engine.exact))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 
 from paceline.drafters.base import Draft
 from paceline.drafters.grammar import GrammarDrafter
@@ -14,12 +14,15 @@ from paceline.engine.policy import MODELS, Asks, GoOn, Want
 from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 
-HOPE_RATE = 0.1
-READING_HOPE = 0.05  # more than nothing must be hoped for before the model reads a new prompt
+COMMON_RATE = 0.05
+FAITH = 5.0  # what other texts say of asking the model counts like so many tries on this one
+MEMORY = 20.0  # tries, with those, that count
+FADING = 0.98  # of what is known of a text, per step without asking
+DOUBT = 0.15  # tokens per try, by which one text differs from others
+MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are far larger
 UNTRIED = 0.1  # what a model must promise beyond that before its first try
-PROBE_SHARE = 0.01
-PROBE_MOST = 0.5  # steps that can be saved up for probes
-PROBE_HOPE = 0.03  # enough for two or three tries in a row
+PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not
+PROBE_MOST = 3.0  # steps that can be saved up for them
 PATIENCE = 24  # steps without anything worth checking, after which look-ups rest
 REST = 3  # they are asked at every third step then: the text may begin to repeat itself
 LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued by the model, not doubted
@@ -38,36 +41,45 @@ class Choice:
     def is_likely(self) -> bool:
         return bool(self.chances) and prod(self.chances) > LIKELY
 
+    @property
+    def is_doubtful(self) -> bool:
+        return bool(self.chances) and not self.is_likely
+
 
 class Hope:
-    """What asking the model gained lately on one text, in tokens: where a look-up had an offer, and where not.
+    """What asking the model gains on one text, in tokens: where a look-up has an offer, and where not.
 
-    A lost one can be renewed; it is `probing` until it stands on its own again.
+    Starts from what it gained on other texts, which counts like FAITH tries, and is the less sure the fewer it has
+    seen of this one.
     """
 
-    def __init__(self, with_offer: float, without: float) -> None:
-        self.values = {True: with_offer, False: without}
-        self.n_asked = 0
-        self.probing = False
+    def __init__(self, values: dict[bool, float]) -> None:
+        self.values = dict(values)
+        self.n_asked = {True: 0.0, False: 0.0}
 
-    def learn(self, offered: bool, gained: float, rate: float = HOPE_RATE) -> None:
-        self.values[offered] += rate * (gained - self.values[offered])
-        if self.values[offered] > 2 * PROBE_HOPE:
-            self.probing = False
+    @property
+    def is_new(self) -> bool:
+        return not any(self.n_asked.values())
 
-    def renew(self) -> None:
-        self.values = {offered: max(PROBE_HOPE, value) for offered, value in self.values.items()}
-        self.probing = True
+    def learn(self, offered: bool, gained: float) -> None:
+        self.n_asked[offered] = min(self.n_asked[offered] + 1, MEMORY - FAITH)
+        self.values[offered] += (gained - self.values[offered]) / (FAITH + self.n_asked[offered])
 
-    def start(self) -> Hope:
-        """Another slot's, which gives the model a chance."""
-        return Hope(max(0.0, self.values[True]), max(0.0, self.values[False]))
+    def fade(self) -> None:
+        """A step without asking: the text may be changing."""
+        for offered in self.values:
+            self.n_asked[offered] *= FADING
+            self.values[offered] *= FADING
+
+    def at_best(self, offered: bool) -> float:
+        """What it may well be, for all that is known."""
+        return self.values[offered] + DOUBT / sqrt(1 + self.n_asked[offered] / FAITH)
 
 
 class AutoPolicy:
     """Look-ups cost next to nothing and are asked always, or at every third step of a text where they never help; the
-    model when it has been worth its time lately, else a few times in a row now and then (within PROBE_SHARE of all
-    time) to see whether that changed.
+    model when asking is worth its time on this text, or may be for all that is known: then within PROBE_SHARE of all
+    time.
 
     A model's draft is worth its time in two ways: as a draft, and as a second opinion on what a look-up offers.
     """
@@ -76,7 +88,7 @@ class AutoPolicy:
         self.planner = planner
         self.beliefs = Beliefs()
         self.off: set[str] = set()
-        self._hope: Hope | None = None
+        self._hope: dict[bool, float] = {}
         self._hopes: dict[int, Hope] = {}
         self._fruitless: dict[int, int] = {}
         self._seconds_for_probes = 0.0
@@ -88,7 +100,7 @@ class AutoPolicy:
         before = self._clock(asks)
         self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
         choices = self._choose(asks, wants)
-        lengths = self.planner.trim([choice.chances for choice in choices])
+        lengths = self.planner.trim([choice.chances[: choice.n] for choice in choices])
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
@@ -145,9 +157,8 @@ class AutoPolicy:
             self.off.add(name)
             return
         asked = [i for i in able if self._hopeful(wants[i], choices[i])]
-        if not asked and self._seconds_for_probes > 0:
-            asked = able[:1]
-            self._hope_of(wants[asked[0]].slot).renew()
+        for i in set(able) - set(asked):
+            self._hope_of(wants[i].slot).fade()
         if not asked:
             self.off.add(name)
             return
@@ -157,23 +168,24 @@ class AutoPolicy:
             choices[i] = choice
 
     def _hopeful(self, want: Want, choice: Choice) -> bool:
+        """Whether asking pays as far as is known; or may well pay, while there is time to find out."""
         hope = self._hope_of(want.slot)
-        least = 0.0 if hope.n_asked or hope.probing else READING_HOPE
-        if choice.is_likely:
-            return len(choice.proposal) < want.limit and hope.values[False] > least
-        return hope.values[bool(choice.chances)] > least
+        if choice.is_likely and len(choice.proposal) >= want.limit:
+            return False
+        offered = choice.is_doubtful
+        return hope.values[offered] > 0 or (self._seconds_for_probes > 0 and hope.at_best(offered) > 0)
 
     def _hope_of(self, slot: Slot) -> Hope:
         if slot.seq not in self._hopes:
-            self._hopes[slot.seq] = self._common_hope.start()
+            self._hopes[slot.seq] = Hope(self._common_hope)
         return self._hopes[slot.seq]
 
     @property
-    def _common_hope(self) -> Hope:
+    def _common_hope(self) -> dict[bool, float]:
         """Of all texts so far; at first what the costs let expect."""
-        if self._hope is None:
+        if not self._hope:
             prospect = self.planner.prospect() - UNTRIED
-            self._hope = Hope(prospect, prospect)
+            self._hope = {True: prospect, False: prospect}
         return self._hope
 
     def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice]) -> list[Choice]:
@@ -187,7 +199,6 @@ class AutoPolicy:
         before = asks.seconds(name)
         drafts = asks.ask(name, slots, limits, stops)
         seconds = (asks.seconds(name) - before) / len(asked)
-        self._seconds_for_probes -= seconds * sum(self._hope_of(slot).probing for slot in slots)
         return [self._compared(*which, seconds) for which in zip(slots, drafts, lookups, strict=True)]
 
     def _compared(self, slot: Slot, draft: Draft, lookup: Choice, seconds: float) -> Choice:
@@ -195,17 +206,19 @@ class AutoPolicy:
         what would have been checked, less the time it took. The first time includes reading the prompt."""
         again = self._weighed(slot, lookup.proposal)
         without = self.planner.worth(again.chances[: lookup.n])
-        offered = bool(lookup.chances) and not lookup.is_likely
+        offered = lookup.is_doubtful
         if offered or not lookup.chances:
             choice = self._best(slot)
         else:
             lookup.proposal.add(draft)
             choice = self._weighed(slot, lookup.proposal)
         hope = self._hope_of(slot)
-        gained = choice.worth - without - (self.planner.rate * seconds if hope.n_asked else 0.0)
-        hope.n_asked += 1
+        gained = choice.worth - without - (0.0 if hope.is_new else self.planner.rate * seconds)
+        gained = max(-MOST, min(MOST, gained))
+        if hope.values[offered] <= 0:
+            self._seconds_for_probes -= seconds
         hope.learn(offered, gained)
-        self._common_hope.learn(offered, gained, HOPE_RATE / 2)
+        self._common_hope[offered] += COMMON_RATE * (gained - self._common_hope[offered])
         return choice
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:

@@ -20,6 +20,7 @@ from statistics import median, median_low
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SHAPE_RATE = 0.02
+TRUST = 5  # what was measured at first counts like so many steps
 GROWTH = 0.7  # of the growth measured from one size to the next, at least, whatever single steps seem to say
 STRAY = 0.15  # the shape may stray this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much slower or quicker than predicted
@@ -73,6 +74,7 @@ class CostCurve:
         self._measured = dict(self._logs)
         self._pace = Pace(attention)
         self._n_observed = 0
+        self._n_seen: dict[int, int] = {}
         self._table: list[float] = []
         self._rebuild()
 
@@ -107,13 +109,13 @@ class CostCurve:
         shape = self._shape(n)
         off = math.log(seconds / self.predict(n, n_context))
         self._pace.learn(self._looking(n, n_context, shape), seconds / shape)
-        self._bend(n, SHAPE_RATE * max(-SURPRISE, min(SURPRISE, off)))
+        self._bend(n, max(-SURPRISE, min(SURPRISE, off)))
         self._n_observed += 1
         if self._n_observed % REBUILD_EVERY == 0:
             self._rebuild()
 
-    def _bend(self, n: int, by: float) -> None:
-        """Move the shape at the nearest size."""
+    def _bend(self, n: int, off: float) -> None:
+        """Move the shape at the nearest size, where little was seen quicker."""
         at = bisect_left(SIZES, n)
         size = SIZES[min(at, len(SIZES) - 1)]
         if at and at < len(SIZES) and n - SIZES[at - 1] < SIZES[at] - n:
@@ -121,6 +123,8 @@ class CostCurve:
         if size not in self._logs:
             self._logs[size] = self._measured[size] = math.log(self._shape(size))
         near = self._measured[size]
+        self._n_seen[size] = self._n_seen.get(size, 0) + 1
+        by = off * max(SHAPE_RATE, 1 / (TRUST + self._n_seen[size]))
         self._logs[size] = max(near - STRAY, min(near + STRAY, self._logs[size] + by))
 
     def learn(self, measured: Mapping[int, float]) -> None:

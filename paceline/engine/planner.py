@@ -9,15 +9,16 @@ the average over all steps is higher: it is the optimality condition of a renewa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 
 from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
-GAIN_RATE = 0.05
-MARGIN = 1.15  # a token must earn a little more than it costs: the best of several guesses looks better than it is
+GAIN_RATE = 0.02
+MARGIN = 1.05  # a token must earn a little more than it costs: the best of several guesses looks better than it is
 LOOK_AHEAD = 16
+SHORT = 3  # drafts up to this are checked at once
 GOOD = 0.9  # the chance of a very good model's tokens
 KNOWS = 0.35  # the share of places where a model is as good
 RIGHT = {n: sum(GOOD**j for j in range(1, n + 1)) for n in (1, 2, 4, 8, 16)}  # of so many, on average
@@ -111,7 +112,7 @@ class Planner:
     def trim(self, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many tokens of each slot's proposal to check, for the batch as a whole."""
         if self.exact:
-            return [self.best_length(slot)[0] for slot in chances]
+            return [self._peak(row, self._extras(len(row)))[0] for row in map(cumulated, chances)]
         reached = sorted(((c, slot) for slot, row in enumerate(chances) for c in cumulated(row)), reverse=True)
         best_n, _ = self._peak([c for c, _ in reached], self._extras(len(reached)))
         lengths = [0] * len(chances)
@@ -122,7 +123,22 @@ class Planner:
     def best_length(self, chances: Sequence[float]) -> tuple[int, float]:
         """One slot's draft on its own: how much of it to check, and what that is worth in tokens."""
         reached = cumulated(chances)
-        return self._peak(reached, self._shares(len(reached)))
+        n, worth = self._peak(reached, self._shares(len(reached)))
+        return self._patient(reached[:n], worth) if n > SHORT else (n, worth)
+
+    def _patient(self, reached: Sequence[float], worth: float) -> tuple[int, float]:
+        """How many of these tokens to check now, when the rest can be checked in the next step once they are known to
+        be right; and what that is worth. On a CPU a long draft that fails at its first token costs many steps."""
+        extra = self._shares(len(reached))
+        total, rate, plain = sum(reached), self.rate, self.plain_seconds / self.n_slots
+        best_n, best, tokens = len(reached), worth, 0.0
+        for n, (c, given) in enumerate(pairwise(reached), start=1):
+            tokens += c
+            later = c * (1 - rate * (plain + extra[len(reached) - n - 1])) + total - tokens - given
+            value = tokens - rate * extra[n] + max(0.0, later)
+            if value > best:
+                best_n, best = n, value
+        return best_n, best
 
     def _peak(self, reached: Sequence[float], extra: Sequence[float]) -> tuple[int, float]:
         best_n, best, tokens = 0, 0.0, 0.0

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from statistics import mean, median
 from time import perf_counter
 from typing import Protocol
+
+import numpy as np
 
 from paceline.engine.costs import CostCurve
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 
 TOKEN = 1
-SIZES = (1, 2, 4, 6, 8, 16)  # few, so that there is time to measure each several times
+SIZES = (1, 2, 4, 8)  # few, so that there is time to measure each several times
+SELDOM = (6, 16)  # in every third round
+EVERY = 3
 
 
 class Computes(Protocol):
@@ -25,20 +32,37 @@ class Computes(Protocol):
 
 
 def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
-    """Measure all sizes in turn until the time is up. The quickest of each counts: other programs only ever make a step
-    slower, on a shared machine every tenth or so by half."""
-    sizes = [n for n in SIZES if n <= min(context.n_batch, context.n_ctx_seq - 1)]
+    """Measure sizes in turn until the time is up, a first round in any case."""
+    n_most = min(context.n_batch, context.n_ctx_seq - 1)
+    often, all_sizes = (sorted(n for n in sizes if n <= n_most) for sizes in (SIZES, SIZES + SELDOM))
+    if not often:
+        return
     timer = Timer(context)
     timer.take(2)
     until = perf_counter() + seconds
-    best: dict[int, float] = {}
-    while sizes:
-        for n in sizes:
-            expected = best.get(n) or n * best.get(1, 0.0)
-            if best and perf_counter() + expected > until:
-                curve.learn(best)
-                return
-            best[n] = min(best.get(n, float("inf")), timer.take(n))
+    rounds: list[dict[int, float]] = []
+    while not rounds or perf_counter() + sum(rounds[0][n] for n in often) < until:
+        rounds.append({n: timer.take(n) for n in (often if len(rounds) % EVERY else all_sizes)})
+    curve.learn(smooth(typical(rounds, often)))
+
+
+def typical(rounds: Sequence[Mapping[int, float]], often: Sequence[int]) -> dict[int, float]:
+    """The median of each size, as if the machine had been equally quick in all rounds: it has its moods, on a shared
+    machine every tenth step or so takes half as long again, and some sizes are measured seldom."""
+    moods = [mean(math.log(found[n]) for n in often) for found in rounds]
+    usual = median(moods)
+    logs = {n: [math.log(f[n]) - mood for f, mood in zip(rounds, moods, strict=True) if n in f] for n in rounds[0]}
+    return {n: math.exp(usual + median(found)) for n, found in logs.items()}
+
+
+def smooth(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Halfway to a straight line through all sizes but a lone token's: real curves are almost straight there, and so
+    few measurements are not. What is left of their steps the running engine learns."""
+    sizes = [n for n in seconds if n > 1]
+    if len(sizes) < 3:
+        return dict(seconds)
+    slope, start = np.polyfit(sizes, [seconds[n] for n in sizes], 1, w=[1 / seconds[n] for n in sizes])
+    return {n: math.sqrt(s * max(s / 2, start + slope * n)) if n > 1 else s for n, s in seconds.items()}
 
 
 class Timer:

@@ -106,3 +106,14 @@ def test_what_context_costs_is_kept_too(tmp_path: Path) -> None:
     CostCurve(CPU, attention=0.7).save(path)
     again = CostCurve.load(path)
     assert abs(again.predict(4, 1000) - (CPU[4] + 0.7 * 4 * CPU[1])) < 1e-9
+
+
+def test_a_size_that_was_measured_wrongly_is_soon_set_right() -> None:
+    """Half of its error goes with five steps, all within the bounds of what was measured."""
+    curve = CostCurve({1: 1.0, 2: 1.3, 4: 1.9, 8: 2.8})
+    for _ in range(5):
+        for n, seconds in ((1, 1.0), (1, 1.0), (4, 1.7)):
+            curve.observe(n, seconds)
+    for _ in range(16):
+        curve.observe(1, 1.0)
+    assert curve.predict(4) / curve.predict(1) < 1.82

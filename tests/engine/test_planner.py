@@ -51,6 +51,22 @@ def test_slots_share_a_jump_that_none_would_make_alone() -> None:
     assert planner.trim([[0.8], [], [], []]) == [0, 0, 0, 0]
 
 
+def test_a_long_draft_of_doubtful_beginning_is_checked_in_two_steps_where_tokens_are_dear() -> None:
+    doubtful, sure = [0.75] * 2 + [0.98] * 30, [0.99] * 32
+    assert Planner(CPU, QUICK_DRAFT).best_length(doubtful)[0] < 8
+    assert Planner(CPU, QUICK_DRAFT).best_length(sure)[0] > 24
+    assert Planner(GPU, QUICK_DRAFT).best_length(doubtful)[0] > 24
+
+
+@given(st.lists(st.floats(0.02, 1.0), max_size=40))
+def test_waiting_is_only_chosen_where_it_is_worth_more(chances: list[float]) -> None:
+    planner = Planner(CPU, QUICK_DRAFT)
+    reached = cumulated(chances)
+    n_at_once, at_once = planner._peak(reached, planner._extras(len(reached)))
+    n, worth = planner.best_length(chances)
+    assert (n, worth) == (n_at_once, at_once) or (n < n_at_once and worth > at_once)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.booleans())
 def test_no_other_lengths_are_worth_more(chances: list[list[float]], exact: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,15 +88,48 @@ def test_look_ups_rest_where_they_never_help_and_only_there() -> None:
     assert good.asked["suffix"] == 400
 
 
-def test_a_model_of_little_promise_does_not_read_new_prompts() -> None:
+@pytest.mark.parametrize(
+    ("promise", "seconds_for_probes", "is_asked"),
+    [(0.05, 0.0, True), (-0.05, 0.0, False), (-0.05, 1.0, True), (-0.3, 1.0, False)],
+)
+def test_a_new_text_is_tried_where_it_pays_or_may_pay_while_there_is_time(
+    promise: float, seconds_for_probes: float, is_asked: bool
+) -> None:
     policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
     script, slot = Script({"draft-simple": ([0.5], 0.05)}), Slot(0, request=Client([1]).request)
     slot.stats = {"draft-simple": DrafterStats("draft-simple")}
-    for promise, n_asked in ((0.04, 0), (0.06, 1)):
-        policy.ended(slot)
-        policy._hope = Hope(promise, promise)
+    policy._hope = {True: promise, False: promise}
+    policy._seconds_for_probes = seconds_for_probes
+    policy.propose(script, [Want(slot, 16)])
+    assert script.asked["draft-simple"] == is_asked
+    assert policy._seconds_for_probes == pytest.approx(seconds_for_probes - (0.05 if is_asked and promise < 0 else 0))
+
+
+def test_hope_follows_the_text_and_forgets_it() -> None:
+    hope = Hope({True: 0.1, False: 0.1})
+    for _ in range(20):
+        hope.learn(True, -0.2)
+    assert -0.2 < hope.values[True] < -0.12
+    assert hope.values[False] == 0.1
+    assert hope.at_best(True) < 0
+    for _ in range(200):
+        hope.fade()
+    assert hope.at_best(True) > 0
+
+
+def test_one_try_does_not_decide() -> None:
+    """The machine hesitated for a hundred steps while the model drafted."""
+    script = Script({"draft-simple": ([0.95] * 3, 0.05)})
+    policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+    slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
+    for step in range(20):
+        script.offers["draft-simple"] = ([0.95] * 3, 100.0 if step == 10 else 0.05)
+        slot.draft = Proposal()
+        slot.offers.clear()
         policy.propose(script, [Want(slot, 16)])
-        assert script.asked["draft-simple"] == n_asked
+        policy.settled(slot, [0, 1, 2, 3])
+        policy.spent(4, 4, CPU[4])
+    assert script.asked["draft-simple"] == 20
 
 
 def test_a_useless_model_costs_two_per_cent_at_most() -> None:
@@ -148,7 +182,7 @@ def test_no_probe_drafts_past_the_limit() -> None:
     policy = AutoPolicy(Planner(CostCurve({1: 1.0, 2: 1.01, 4: 1.03, 16: 1.1}), CostCurve({1: 0.001})))
     slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
     for _ in range(50):
-        policy._hope_of(slot).values = dict.fromkeys((True, False), -1.0)
+        policy._hope_of(slot).values = dict.fromkeys((True, False), -0.1)
         slot.draft = Proposal()
         slot.offers.clear()
         policy.propose(script, [Want(slot, 1)])

@@ -1,4 +1,4 @@
-"""Measuring before the first request: within its time, the quickest of each size."""
+"""Measuring before the first request: within its time, whatever the machine's moods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import perf_counter
 import pytest
 
 from paceline.engine.costs import CostCurve
-from paceline.engine.warmup import SIZES, warm_up
+from paceline.engine.warmup import SELDOM, SIZES, smooth, typical, warm_up
 from tests.fakes import FakeContext
 
 
@@ -16,7 +16,7 @@ def test_it_measures_within_its_time_and_leaves_nothing_behind() -> None:
     start = perf_counter()
     warm_up(context, curve, 0.05)
     assert perf_counter() - start < 1
-    assert set(curve.sizes) <= set(SIZES)
+    assert set(curve.sizes) <= {*SIZES, *SELDOM}
     assert curve.predict(1) > 0
 
 
@@ -25,3 +25,21 @@ def test_a_small_context_limits_the_sizes(n_ctx: int) -> None:
     context, curve = FakeContext(n_ctx=n_ctx), CostCurve()
     warm_up(context, curve, 0.05)
     assert max(curve.sizes) < n_ctx
+
+
+def test_moods_and_single_slow_steps_do_not_count() -> None:
+    true = {1: 1.0, 2: 1.3, 4: 1.7, 6: 2.3, 8: 2.4, 16: 4.0}
+    rounds = [{n: mood * true[n] for n in true if n in SIZES or i % 3 == 0} for i, mood in enumerate((1, 1, 2, 1, 1))]
+    rounds[1][4] *= 3
+    found = typical(rounds, SIZES)
+    assert found[1] == pytest.approx(1.0, rel=0.2)
+    assert {n: s / found[1] for n, s in found.items()} == pytest.approx(true, rel=0.01)
+
+
+def test_smoothing_keeps_a_line_and_halves_what_strays_from_it() -> None:
+    line = {1: 0.9} | {n: 1.1 + 0.2 * n for n in (2, 4, 6, 8, 16)}
+    assert smooth(line) == pytest.approx(line)
+    strayed = smooth(line | {6: 1.3 * line[6]})
+    assert 1.05 * line[6] < strayed[6] < 1.22 * line[6]
+    assert strayed[1] == 0.9
+    assert smooth({1: 1.0, 2: 1.5}) == {1: 1.0, 2: 1.5}
