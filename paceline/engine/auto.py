@@ -23,8 +23,10 @@ MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are fa
 UNTRIED = 0.1  # what a model must promise beyond that before its first try
 PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not
 PROBE_MOST = 3.0  # steps that can be saved up for them
-PATIENCE = 24  # steps without anything worth checking, after which look-ups rest
+WORTH_RATE = 0.1
+LEAN = 0.04  # tokens: where look-ups are worth less on average, which is what asking and weighing them costs, they rest
 REST = 3  # they are asked at every third step then: the text may begin to repeat itself
+WORTHY = 0.2  # a look-up worth more than this, in tokens, needs no second opinion
 LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued by the model, not doubted
 
 
@@ -81,7 +83,7 @@ class AutoPolicy:
     model when asking is worth its time on this text, or may be for all that is known: then within PROBE_SHARE of all
     time.
 
-    A model's draft is worth its time in two ways: as a draft, and as a second opinion on what a look-up offers.
+    A model's draft is worth its time in two ways: as a draft, and as a second opinion on a doubtful look-up.
     """
 
     def __init__(self, planner: Planner) -> None:
@@ -90,7 +92,8 @@ class AutoPolicy:
         self.off: set[str] = set()
         self._hope: dict[bool, float] = {}
         self._hopes: dict[int, Hope] = {}
-        self._fruitless: dict[int, int] = {}
+        self._worths: dict[int, float] = {}
+        self._turn = 0
         self._seconds_for_probes = 0.0
         self._seconds_drafting = 0.0
 
@@ -104,7 +107,6 @@ class AutoPolicy:
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
-            self._fruitless[want.slot.seq] = 0 if n else self._fruitless.get(want.slot.seq, 0) + 1
         self._seconds_drafting = self._clock(asks) - before
 
     @staticmethod
@@ -114,10 +116,15 @@ class AutoPolicy:
 
     def _choose(self, asks: Asks, wants: list[Want]) -> list[Choice]:
         names = asks.names()
+        self._turn = (self._turn + 1) % REST
         for name in names:
             if name not in MODELS:
                 self._ask_lookup(asks, name, wants)
         choices = [self._best(want.slot) for want in wants]
+        for want, choice in zip(wants, choices, strict=True):
+            if not self._rests(want.slot):
+                worth = self._worths.get(want.slot.seq, WORTHY)
+                self._worths[want.slot.seq] = worth + WORTH_RATE * (min(1.0, choice.worth) - worth)
         for name in names:
             if name in MODELS:
                 self._ask_model(asks, name, wants, choices)
@@ -132,8 +139,7 @@ class AutoPolicy:
             asks.ask(name, [w.slot for w in asked], [w.limit for w in asked], [None] * len(asked))
 
     def _rests(self, slot: Slot) -> bool:
-        n = self._fruitless.get(slot.seq, 0)
-        return n >= PATIENCE and n % REST > 0
+        return self._turn > 0 and self._worths.get(slot.seq, WORTHY) < LEAN
 
     def _best(self, slot: Slot) -> Choice:
         """The offer that is worth most; nothing where none is worth checking."""
@@ -170,9 +176,9 @@ class AutoPolicy:
     def _hopeful(self, want: Want, choice: Choice) -> bool:
         """Whether asking pays as far as is known; or may well pay, while there is time to find out."""
         hope = self._hope_of(want.slot)
-        if choice.is_likely and len(choice.proposal) >= want.limit:
-            return False
         offered = choice.is_doubtful
+        if offered and choice.worth > WORTHY or choice.is_likely and len(choice.proposal) >= want.limit:
+            return False
         return hope.values[offered] > 0 or (self._seconds_for_probes > 0 and hope.at_best(offered) > 0)
 
     def _hope_of(self, slot: Slot) -> Hope:
@@ -242,7 +248,7 @@ class AutoPolicy:
 
     def ended(self, slot: Slot) -> None:
         self._hopes.pop(slot.seq, None)
-        self._fruitless.pop(slot.seq, None)
+        self._worths.pop(slot.seq, None)
         self.beliefs.forget(slot.seq)
 
     def spent(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
