@@ -177,7 +177,7 @@ class AutoPolicy:
         """Whether asking pays as far as is known; or may well pay, while there is time to find out."""
         hope = self._hope_of(want.slot)
         offered = choice.is_doubtful
-        if offered and choice.worth > WORTHY or choice.is_likely and len(choice.proposal) >= want.limit:
+        if (offered and choice.worth > WORTHY) or (choice.is_likely and len(choice.proposal) >= want.limit):
             return False
         return hope.values[offered] > 0 or (self._seconds_for_probes > 0 and hope.at_best(offered) > 0)
 
