@@ -90,7 +90,7 @@ class AutoPolicy:
         self.planner = planner
         self.beliefs = Beliefs()
         self.off: set[str] = set()
-        self._hope: dict[bool, float] = {}
+        self._common: dict[bool, float] = {}
         self._hopes: dict[int, Hope] = {}
         self._worths: dict[int, float] = {}
         self._turn = 0
@@ -162,7 +162,9 @@ class AutoPolicy:
         if not able or not self.planner.can_ever_pay(max(wants[i].limit for i in able)):
             self.off.add(name)
             return
-        asked = [i for i in able if self._hopeful(wants[i], choices[i])]
+        asked = [i for i in able if self._hope(wants[i], choices[i]) > 0]
+        if not asked and self._seconds_for_probes > 0:
+            asked = [i for i in able if self._hope(wants[i], choices[i], at_best=True) > 0][:1]
         for i in set(able) - set(asked):
             self._hope_of(wants[i].slot).fade()
         if not asked:
@@ -173,13 +175,13 @@ class AutoPolicy:
         for i, choice in zip(asked, found, strict=True):
             choices[i] = choice
 
-    def _hopeful(self, want: Want, choice: Choice) -> bool:
-        """Whether asking pays as far as is known; or may well pay, while there is time to find out."""
-        hope = self._hope_of(want.slot)
+    def _hope(self, want: Want, choice: Choice, *, at_best: bool = False) -> float:
+        """What asking gains, as far as is known; or may well gain."""
         offered = choice.is_doubtful
         if (offered and choice.worth > WORTHY) or (choice.is_likely and len(choice.proposal) >= want.limit):
-            return False
-        return hope.values[offered] > 0 or (self._seconds_for_probes > 0 and hope.at_best(offered) > 0)
+            return 0.0
+        hope = self._hope_of(want.slot)
+        return hope.at_best(offered) if at_best else hope.values[offered]
 
     def _hope_of(self, slot: Slot) -> Hope:
         if slot.seq not in self._hopes:
@@ -189,10 +191,10 @@ class AutoPolicy:
     @property
     def _common_hope(self) -> dict[bool, float]:
         """Of all texts so far; at first what the costs let expect."""
-        if not self._hope:
+        if not self._common:
             prospect = self.planner.prospect() - UNTRIED
-            self._hope = {True: prospect, False: prospect}
-        return self._hope
+            self._common = {True: prospect, False: prospect}
+        return self._common
 
     def _draft_with_model(self, asks: Asks, name: str, asked: list[Want], lookups: list[Choice]) -> list[Choice]:
         """The model goes on after a likely look-up, else starts afresh and competes with it."""

@@ -16,7 +16,8 @@ from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.02
-MARGIN = 1.05  # a token must earn a little more than it costs: the best of several guesses looks better than it is
+MARGIN = 0.075  # a token must earn this much more than it costs, for each of CROWD slots at most: the best of many
+CROWD = 4  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 GOOD = 0.9  # the chance of a very good model's tokens
@@ -48,7 +49,8 @@ class Planner:
         self.n_slots = n_slots
         self.n_context = n_context
         self.plain_seconds = n_slots * self.seconds(2) if self.exact else self.seconds(n_slots)
-        self.rate = MARGIN * max(1.0, self.gain) * n_slots / max(1e-9, self.plain_seconds)
+        self._least_rate = (1 + MARGIN * min(n_slots, CROWD)) * n_slots / max(1e-9, self.plain_seconds)
+        self.rate = max(1.0, self.gain) * self._least_rate
         self.draft_step = self.draft.predict(n_slots) / n_slots
         self._extra = [0.0]
         self._share = [0.0]
@@ -184,9 +186,10 @@ class Planner:
 
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were almost always right."""
-        rate = MARGIN * self.n_slots / max(1e-9, self.plain_seconds)
         return any(
-            right > rate * (self.slot_seconds(n) + n * self.draft_step) for n, right in RIGHT.items() if n <= n_max
+            right > self._least_rate * (self.slot_seconds(n) + n * self.draft_step)
+            for n, right in RIGHT.items()
+            if n <= n_max
         )
 
 

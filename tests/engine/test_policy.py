@@ -98,7 +98,7 @@ def test_a_new_text_is_tried_where_it_pays_or_may_pay_while_there_is_time(
     policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
     script, slot = Script({"draft-simple": ([0.5], 0.05)}), Slot(0, request=Client([1]).request)
     slot.stats = {"draft-simple": DrafterStats("draft-simple")}
-    policy._hope = {True: promise, False: promise}
+    policy._common = {True: promise, False: promise}
     policy._seconds_for_probes = seconds_for_probes
     policy.propose(script, [Want(slot, 16)])
     assert script.asked["draft-simple"] == is_asked
