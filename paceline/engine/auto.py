@@ -21,7 +21,7 @@ FADING = 0.98  # of what is known of a text, per step without asking
 DOUBT = 0.15  # tokens per try, by which one text differs from others
 MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are far larger
 UNTRIED = 0.1  # what a model must promise beyond that before its first try
-PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not
+PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not; less with several slots
 PROBE_MOST = 3.0  # steps that can be saved up for them
 WORTH_RATE = 0.1
 LEAN = 0.04  # tokens: where look-ups are worth less on average, which is what asking and weighing them costs, they rest
@@ -256,6 +256,7 @@ class AutoPolicy:
     def spent(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """A batch of generating slots was computed; drafting for it took what `propose` measured."""
         self.planner.observe(n_tokens, n_emitted, seconds, self._seconds_drafting)
-        earned = self._seconds_for_probes + PROBE_SHARE * (seconds + self._seconds_drafting)
+        share = PROBE_SHARE / self.planner.n_slots
+        earned = self._seconds_for_probes + share * (seconds + self._seconds_drafting)
         self._seconds_for_probes = min(earned, PROBE_MOST * self.planner.plain_seconds)
         self._seconds_drafting = 0.0

@@ -16,7 +16,7 @@ from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.02
-MARGIN = 0.075  # a token must earn this much more than it costs, for each of CROWD slots at most: the best of many
+MARGIN = 0.04  # a token must earn this much more than it costs, for each of CROWD slots at most: the best of many
 CROWD = 4  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once

@@ -8,8 +8,6 @@ from statistics import mean, median
 from time import perf_counter
 from typing import Protocol
 
-import numpy as np
-
 from paceline.engine.costs import CostCurve
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
@@ -43,7 +41,7 @@ def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
     rounds: list[dict[int, float]] = []
     while not rounds or perf_counter() + sum(rounds[0][n] for n in often) < until:
         rounds.append({n: timer.take(n) for n in (often if len(rounds) % EVERY else all_sizes)})
-    curve.learn(smooth(typical(rounds, often)))
+    curve.learn(typical(rounds, often))
 
 
 def typical(rounds: Sequence[Mapping[int, float]], often: Sequence[int]) -> dict[int, float]:
@@ -53,16 +51,6 @@ def typical(rounds: Sequence[Mapping[int, float]], often: Sequence[int]) -> dict
     usual = median(moods)
     logs = {n: [math.log(f[n]) - mood for f, mood in zip(rounds, moods, strict=True) if n in f] for n in rounds[0]}
     return {n: math.exp(usual + median(found)) for n, found in logs.items()}
-
-
-def smooth(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Halfway to a straight line through all sizes but a lone token's: real curves are almost straight there, and so
-    few measurements are not. What is left of their steps the running engine learns."""
-    sizes = [n for n in seconds if n > 1]
-    if len(sizes) < 3:
-        return dict(seconds)
-    slope, start = np.polyfit(sizes, [seconds[n] for n in sizes], 1, w=[1 / seconds[n] for n in sizes])
-    return {n: math.sqrt(s * max(s / 2, start + slope * n)) if n > 1 else s for n, s in seconds.items()}
 
 
 class Timer:

@@ -7,7 +7,7 @@ from time import perf_counter
 import pytest
 
 from paceline.engine.costs import CostCurve
-from paceline.engine.warmup import SELDOM, SIZES, smooth, typical, warm_up
+from paceline.engine.warmup import SELDOM, SIZES, typical, warm_up
 from tests.fakes import FakeContext
 
 
@@ -34,12 +34,3 @@ def test_moods_and_single_slow_steps_do_not_count() -> None:
     found = typical(rounds, SIZES)
     assert found[1] == pytest.approx(1.0, rel=0.2)
     assert {n: s / found[1] for n, s in found.items()} == pytest.approx(true, rel=0.01)
-
-
-def test_smoothing_keeps_a_line_and_halves_what_strays_from_it() -> None:
-    line = {1: 0.9} | {n: 1.1 + 0.2 * n for n in (2, 4, 6, 8, 16)}
-    assert smooth(line) == pytest.approx(line)
-    strayed = smooth(line | {6: 1.3 * line[6]})
-    assert 1.05 * line[6] < strayed[6] < 1.22 * line[6]
-    assert strayed[1] == 0.9
-    assert smooth({1: 1.0, 2: 1.5}) == {1: 1.0, 2: 1.5}
