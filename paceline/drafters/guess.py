@@ -1,8 +1,8 @@
 """The token a draft model would write, and how sure it is. Numpy only.
 
-With a temperature the draft adds the very noise that the target's draw will use. In both cases the confidence is the
-softmax of the scores whose largest was taken: for a greedy draft its plain probability, for a sampled one the
-chance to survive a small disagreement about the logits.
+With a temperature the draft adds the very noise that the target's draw will use. The confidence is the softmax of the
+scores whose largest was taken: for a greedy draft its plain probability; for a sampled one, squared, about the chance
+that target and draft, which disagree about the logits, take the same token (measured: 0.77 at 0.95, 0.3 at 0.65).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tu
     n = n_kept(logits, noise)
     scores = logits[:n] / noise.temperature + gumbel(noise.seed, position, ids[:n])
     best = int(scores.argmax())
-    return int(ids[best]), 1.0 / float(np.exp(scores - scores[best]).sum())
+    return int(ids[best]), float(np.exp(scores - scores[best]).sum()) ** -2
 
 
 def n_kept(logits: np.ndarray[tuple[int], np.dtype[np.float64]], noise: Noise) -> int:

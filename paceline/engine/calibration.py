@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 N_BINS = 20
-PRIOR = 6.0  # raw confidence counts like this many observations
+PRIOR = 12.0  # raw confidence counts like this many observations
 MEMORY = 0.998  # of a bin's counts, per observation in it
 BIAS_RATE = 0.1
 BIAS_MOST = 3.0

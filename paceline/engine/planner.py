@@ -16,8 +16,8 @@ from paceline.engine.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.02
-MARGIN = 0.04  # a token must earn this much more than it costs, for each of CROWD slots at most: the best of many
-CROWD = 4  # guesses looks better than it is
+MARGIN = 0.08  # a token must earn this much more than it costs, twice as much with several slots: the best of many
+CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 GOOD = 0.9  # the chance of a very good model's tokens
