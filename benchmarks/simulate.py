@@ -36,13 +36,13 @@ from paceline.engine.stats import DrafterStats
 from paceline.models import demo_copy
 
 N_DRAFT = 16
-CURVES: dict[str, tuple[dict[int, float], float]] = {
-    # seconds relative to one token, and a draft model's step
-    "H200 8B F16": ({1: 1, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78}, 0.22),
-    "H200 135M F16": ({1: 1, 2: 1.50, 4: 1.72, 8: 1.84, 16: 1.95, 32: 2.59, 64: 3.04}, 0.50),
-    "CPU F16": ({1: 1, 2: 1.22, 3: 1.47, 4: 1.62, 5: 1.85, 6: 2.01, 8: 2.36, 12: 3.15, 16: 3.92, 32: 6.9}, 0.04),
-    "CPU Q8_0": ({1: 1, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}, 0.06),
-    "CPU Q4_0": ({1: 1, 2: 1.36, 3: 1.84, 4: 1.91, 5: 2.4, 6: 2.87, 8: 3.34, 12: 4.68, 16: 5.52, 32: 10.7}, 0.08),
+CURVES: dict[str, tuple[dict[int, float], float, float]] = {
+    # seconds relative to one token, a draft model's step, and what asking it costs besides (Python, a cold cache)
+    "H200 8B F16": ({1: 1, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78}, 0.22, 0.0),
+    "H200 135M F16": ({1: 1, 2: 1.50, 4: 1.72, 8: 1.84, 16: 1.95, 32: 2.59, 64: 3.04}, 0.50, 0.0),
+    "CPU F16": ({1: 1, 2: 1.22, 3: 1.47, 4: 1.62, 5: 1.85, 6: 2.01, 8: 2.36, 12: 3.15, 16: 3.92, 32: 6.9}, 0.04, 0.05),
+    "CPU Q8_0": ({1: 1, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}, 0.06, 0.1),
+    "CPU Q4_0": ({1: 1, 2: 1.36, 3: 1.84, 4: 1.91, 5: 2.4, 6: 2.87, 8: 3.34, 12: 4.68, 16: 5.52, 32: 10.7}, 0.08, 0.12),
 }
 
 
@@ -95,9 +95,9 @@ def load(path: Path) -> list[Text]:
 class Machine:
     """Virtual time, and recorded drafts on demand."""
 
-    def __init__(self, curve: CostCurve, draft_step: float) -> None:
-        self.curve = curve
+    def __init__(self, draft_step: float, question: float) -> None:
         self.draft_step = draft_step
+        self.question = question
         self.clock = {"suffix": 0.0, "draft-simple": 0.0}
         self.text = Text([], [])
 
@@ -126,6 +126,7 @@ class Machine:
 
     def _step_by_step(self, known: Draft, limit: int, rule: GoOn | None) -> Draft:
         n = 0
+        self.clock["draft-simple"] += self.question
         while n < min(limit, len(known)):
             self.clock["draft-simple"] += self.draft_step
             n += 1
@@ -141,9 +142,9 @@ def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
     return n
 
 
-def auto(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float, dict[int, int]]:
+def auto(texts: list[Text], curve: CostCurve, draft_step: float, question: float) -> tuple[float, dict[int, int]]:
     """Virtual tokens per second of the auto policy over all texts, and how long its drafts were."""
-    machine = Machine(curve, draft_step)
+    machine = Machine(draft_step, question)
     policy = AutoPolicy(
         Planner(CostCurve({n: curve.predict(n) for n in (1, 2, 4, 8, 16, 32)}, 0.0), CostCurve({1: draft_step}))
     )
@@ -172,7 +173,9 @@ def auto(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float,
     return n_tokens / seconds, lengths
 
 
-def constant(texts: list[Text], curve: CostCurve, draft_step: float, name: str, k: int, p_min: float) -> float:
+def constant(
+    texts: list[Text], curve: CostCurve, draft_step: float, question: float, name: str, k: int, p_min: float
+) -> float:
     """Virtual tokens per second of: always this drafter, at most k tokens, each of at least this confidence."""
     seconds, n_tokens = 0.0, 0
     for text in texts:
@@ -183,18 +186,18 @@ def constant(texts: list[Text], curve: CostCurve, draft_step: float, name: str, 
             n = 0
             while n < min(limit, len(known)) and known.confidence[n] >= p_min:
                 n += 1
-            steps = min(n + 1, limit) if name == "draft-simple" else 0
+            asking = question + min(n + 1, limit) * draft_step if name == "draft-simple" and limit else 0.0
             n_new = n_right(known.tokens[:n], text.written[at:]) + 1
-            seconds += curve.predict(1 + n) + steps * draft_step
+            seconds += curve.predict(1 + n) + asking
             n_tokens += n_new
             at += n_new
     return n_tokens / seconds
 
 
-def best_constant(texts: list[Text], curve: CostCurve, draft_step: float) -> tuple[float, str]:
+def best_constant(texts: list[Text], curve: CostCurve, draft_step: float, question: float) -> tuple[float, str]:
     choices = product(("suffix", "draft-simple"), (1, 2, 3, 4, 6, 8, 12, 16, 32), (0.0, 0.2, 0.4, 0.6, 0.8))
     found = [
-        (constant(texts, curve, draft_step, name, k, p_min), f"{name} k={k} p_min={p_min}")
+        (constant(texts, curve, draft_step, question, name, k, p_min), f"{name} k={k} p_min={p_min}")
         for name, k, p_min in choices
     ]
     return max([*found, (1 / curve.predict(1), "none")])
@@ -214,11 +217,11 @@ def main() -> None:
         "curve", "auto / none", "best constant / none", "auto / best", "best constant", "auto drafts 0 / 1-3 / 4+"
     )
     result: dict[str, Any] = {"n_texts": len(texts)}
-    for name, (points, draft_step) in CURVES.items():
+    for name, (points, draft_step, question) in CURVES.items():
         curve = CostCurve({n: float(s) for n, s in points.items()})
         plain = 1 / curve.predict(1)
-        speed, lengths = auto(texts, curve, draft_step)
-        best, what = best_constant(texts, curve, draft_step)
+        speed, lengths = auto(texts, curve, draft_step, question)
+        best, what = best_constant(texts, curve, draft_step, question)
         shares = [sum(c for n, c in lengths.items() if low <= n < high) for low, high in ((0, 1), (1, 4), (4, 999))]
         result[name] = {
             "auto": speed / plain,

@@ -31,6 +31,14 @@ LIKELY = 0.7  # a look-up this likely to come out right as a whole is continued 
 
 
 @dataclass(slots=True)
+class Try:
+    """The model was asked, where a look-up had a doubtful offer or not, and this must be gained to make up for it."""
+
+    offered: bool
+    price: float
+
+
+@dataclass(slots=True)
 class Choice:
     """What a slot may check next: a proposal, each token's chance, and how far and for what gain checking it pays."""
 
@@ -38,6 +46,7 @@ class Choice:
     chances: list[float]
     n: int = 0
     worth: float = 0.0
+    tried: Try | None = None
 
     @property
     def is_likely(self) -> bool:
@@ -107,6 +116,8 @@ class AutoPolicy:
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
+            if choice.tried:
+                self._judge(want.slot, choice, choice.tried, n)
         self._seconds_drafting = self._clock(asks) - before
 
     @staticmethod
@@ -210,24 +221,27 @@ class AutoPolicy:
         return [self._compared(*which, seconds) for which in zip(slots, drafts, lookups, strict=True)]
 
     def _compared(self, slot: Slot, draft: Draft, lookup: Choice, seconds: float) -> Choice:
-        """The better choice, now that there is a second opinion; and what asking for it was worth: more than checking
-        what would have been checked, less the time it took. The first time includes reading the prompt."""
+        """The better choice, now that there is a second opinion; and its price: what checking the look-up was worth
+        without it, and the time it took. The first time includes reading the prompt, which is not counted."""
         again = self._weighed(slot, lookup.proposal)
         without = self.planner.worth(again.chances[: lookup.n])
-        offered = lookup.is_doubtful
+        hope, offered = self._hope_of(slot), lookup.is_doubtful
+        if hope.values[offered] <= 0:
+            self._seconds_for_probes -= seconds
         if offered or not lookup.chances:
             choice = self._best(slot)
         else:
             lookup.proposal.add(draft)
             choice = self._weighed(slot, lookup.proposal)
-        hope = self._hope_of(slot)
-        gained = choice.worth - without - (0.0 if hope.is_new else self.planner.rate * seconds)
-        gained = max(-MOST, min(MOST, gained))
-        if hope.values[offered] <= 0:
-            self._seconds_for_probes -= seconds
-        hope.learn(offered, gained)
-        self._common_hope[offered] += COMMON_RATE * (gained - self._common_hope[offered])
+        choice.tried = Try(offered, without + (0.0 if hope.is_new else self.planner.rate * seconds))
         return choice
+
+    def _judge(self, slot: Slot, choice: Choice, tried: Try, n: int) -> None:
+        """What asking the model gained, now that so many tokens of the slot are going to be checked."""
+        worth = choice.worth if n == choice.n else self.planner.worth(choice.chances[:n])
+        gained = max(-MOST, min(MOST, worth - tried.price))
+        self._hope_of(slot).learn(tried.offered, gained)
+        self._common_hope[tried.offered] += COMMON_RATE * (gained - self._common_hope[tried.offered])
 
     def _stop_rule(self, slot: Slot, name: str, limit: int) -> GoOn:
         """For the model, token by token: can going on still pay?"""

@@ -190,3 +190,17 @@ def test_no_probe_drafts_past_the_limit() -> None:
         policy.settled(slot, [*slot.draft.tokens, 99])
         policy.spent(1 + len(slot.draft), 1 + len(slot.draft), 1.0)
     assert script.asked["draft-simple"] > 0
+
+
+def test_asking_for_what_is_then_not_checked_gains_nothing() -> None:
+    """One slot's token alone is not worth the jump from four to five tokens, however likely it is."""
+    jump = CostCurve({4: 1.0, 5: 1.35, 8: 1.45, 16: 2.9})
+    policy = AutoPolicy(Planner(jump, CostCurve({1: 0.01})))
+    policy._common = {True: 0.1, False: 0.1}
+    script = Script({"draft-simple": ([0.9], 0.01)})
+    slots = [Slot(i, request=Client([1]).request) for i in range(4)]
+    slots[0].stats = {"draft-simple": DrafterStats("draft-simple")}
+    policy.propose(script, [Want(slot, 1) for slot in slots])
+    assert script.asked["draft-simple"] == 1
+    assert not slots[0].draft
+    assert policy._hope_of(slots[0]).values[False] < 0.1
