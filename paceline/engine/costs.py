@@ -109,7 +109,8 @@ class CostCurve:
         shape = self._shape(n)
         off = math.log(seconds / self.predict(n, n_context))
         self._pace.learn(self._looking(n, n_context, shape), seconds / shape)
-        self._bend(n, max(-SURPRISE, min(SURPRISE, off)))
+        if abs(off) < SURPRISE:  # more says something of the machine, not of the shape
+            self._bend(n, off)
         self._n_observed += 1
         if self._n_observed % REBUILD_EVERY == 0:
             self._rebuild()
