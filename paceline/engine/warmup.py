@@ -30,17 +30,21 @@ class Computes(Protocol):
 
 
 def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
-    """Measure sizes in turn until the time is up, a first round in any case."""
-    n_most = min(context.n_batch, context.n_ctx_seq - 1)
-    often, all_sizes = (sorted(n for n in sizes if n <= n_most) for sizes in (SIZES, SIZES + SELDOM))
-    if not often:
+    """Measure sizes in turn until the time is up; of a slow model only those that fit."""
+    sizes = sorted(n for n in SIZES + SELDOM if n <= min(context.n_batch, context.n_ctx_seq - 1))
+    if not sizes:
         return
     timer = Timer(context)
     timer.take(2)
     until = perf_counter() + seconds
-    rounds: list[dict[int, float]] = []
-    while not rounds or perf_counter() + sum(rounds[0][n] for n in often) < until:
-        rounds.append({n: timer.take(n) for n in (often if len(rounds) % EVERY else all_sizes)})
+    first: dict[int, float] = {}
+    for n in sizes:
+        if not first or perf_counter() + n * first[1] < until:
+            first[n] = timer.take(n)
+    often = [n for n in first if n in SIZES]
+    rounds = [first]
+    while perf_counter() + sum(first[n] for n in often) < until:
+        rounds.append({n: timer.take(n) for n in (often if len(rounds) % EVERY else first)})
     curve.learn(typical(rounds, often))
 
 

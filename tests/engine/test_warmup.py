@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pytest
 
 from paceline.engine.costs import CostCurve
 from paceline.engine.warmup import SELDOM, SIZES, typical, warm_up
+from paceline.llama.context import Batch
+from paceline.llama.lib import Floats
 from tests.fakes import FakeContext
 
 
@@ -34,3 +36,16 @@ def test_moods_and_single_slow_steps_do_not_count() -> None:
     found = typical(rounds, SIZES)
     assert found[1] == pytest.approx(1.0, rel=0.2)
     assert {n: s / found[1] for n, s in found.items()} == pytest.approx(true, rel=0.01)
+
+
+def test_a_slow_model_is_not_measured_at_sizes_that_take_too_long() -> None:
+    class Slow(FakeContext):
+        def decode(self, batch: Batch) -> Floats:
+            sleep(0.01 * batch.n_tokens)
+            return super().decode(batch)
+
+    curve, start = CostCurve(), perf_counter()
+    warm_up(Slow(n_ctx=64), curve, 0.05)
+    assert perf_counter() - start < 0.3
+    assert 1 in curve.sizes
+    assert max(curve.sizes) < 8
