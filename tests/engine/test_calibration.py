@@ -23,6 +23,14 @@ def test_it_learns_that_a_drafter_boasts_and_forgets_when_it_mends() -> None:
     assert 0.7 < calibration.chance(0.9) < 0.9
 
 
+def test_a_drafter_that_is_always_wrong_is_soon_believed_nowhere() -> None:
+    calibration = Calibration()
+    for i in range(20):
+        calibration.learn(0.4 + 0.025 * i, right=False)
+    assert all(calibration.chance(confidence) < 0.5 for confidence in (0.2, 0.5, 0.7, 0.85))
+    assert calibration.chance(0.3) < 0.1
+
+
 def test_what_is_believed_at_first_can_be_moved() -> None:
     assert Calibration(-1.0).chance(0.5) < Calibration().chance(0.5) < Calibration(1.0).chance(0.5)
 
