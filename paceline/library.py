@@ -8,6 +8,7 @@ with Engine("model.gguf") as engine:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -42,13 +43,19 @@ from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation, stop_check
+from paceline.interview import Opinion, interview, script
 from paceline.llama.context import Context
 from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
-READING = 0.02  # of an answer's time may go into the draft model's reading of its prompt
+log = logging.getLogger("paceline")
+
+MEASURING = 0.55  # seconds for the target's cost curve, before the first request
+INTERVIEW = 0.6  # seconds that the target may take to judge the draft model
+POOR = 0.1  # agreement under which people are told
+READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
@@ -148,10 +155,22 @@ class Engine:
         """Literal flags, or a planner with this machine's cost curves, measured now or kept from an earlier run."""
         if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
             return FixedPolicy()
-        curves = [
-            self._curve(context, seconds) for context, seconds in ((self.context, 0.8), (self.draft_context, 0.1))
-        ]
-        return AutoPolicy(Planner(*curves, exact=settings.engine.exact))
+        target, draft = self._curve(self.context, MEASURING), self._curve(self.draft_context, MEASURING / 8)
+        policy = AutoPolicy(Planner(target, draft, exact=settings.engine.exact))
+        if self.draft_context:
+            policy.hear(DraftModel.name, self._interview(self.draft_context, target))
+            if policy.agreement is not None and policy.agreement < POOR:
+                log.warning(
+                    "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. "
+                    "A smaller model of the target's own family does better.",
+                    Path(self.draft_context.model.path).name,
+                    100 * policy.agreement,
+                )
+        return policy
+
+    def _interview(self, draft: Context, curve: CostCurve) -> list[Opinion]:
+        tokens, n_asked = script(self.vocab, (lambda: self.chat_template) if self.model.chat_template else None)
+        return WORKER.call(lambda: interview(self.context, draft, curve, tokens, n_asked, INTERVIEW))
 
     def _curve(self, context: Context | None, seconds: float) -> CostCurve:
         if context is None:
@@ -235,6 +254,7 @@ class Engine:
             "predicted_ms": 1e3 * planner.predicted,
             "actual_ms": 1e3 * planner.actual,
             "chance": self.policy.beliefs.means(),
+            "agreement": self.policy.agreement,
             "off": sorted(self.policy.off),
         }
 

@@ -17,7 +17,7 @@ from paceline.engine.slot import Slot
 COMMON_RATE = 0.05
 FAITH = 5.0  # what other texts say of asking the model counts like so many tries on this one
 MEMORY = 20.0  # tries, with those, that count
-FADING = 0.98  # of what is known of a text, per step without asking
+FADING = 0.99  # of what is known of a text, per step without asking
 DOUBT = 0.15  # tokens per try, by which one text differs from others
 MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are far larger
 UNTRIED = 0.1  # tokens that a model must promise before it is first tried
@@ -99,6 +99,7 @@ class AutoPolicy:
         self.planner = planner
         self.beliefs = Beliefs()
         self.off: set[str] = set()
+        self.agreement: float | None = None
         self._common: dict[bool, float] = {}
         self._hopes: dict[int, Hope] = {}
         self._worths: dict[int, float] = {}
@@ -201,9 +202,9 @@ class AutoPolicy:
 
     @property
     def _common_hope(self) -> dict[bool, float]:
-        """Of all texts so far; at first what the costs let expect."""
+        """Of all texts so far; at first what costs and agreement let expect."""
         if not self._common:
-            prospect = self.planner.prospect() - UNTRIED
+            prospect = self.planner.prospect(self.agreement) - UNTRIED
             self._common = {True: prospect, False: prospect}
         return self._common
 
@@ -258,6 +259,13 @@ class AutoPolicy:
         return go_on
 
     # -- learning
+
+    def hear(self, name: str, opinions: Sequence[tuple[float, bool]]) -> None:
+        """How sure the model was of tokens before any request, and whether the target agreed."""
+        for confidence, right in opinions:
+            self.beliefs.of(name)[ALONE].learn(confidence, right=right)
+        if opinions:
+            self.agreement = sum(right for _, right in opinions) / len(opinions)
 
     def settled(self, slot: Slot, emitted: Sequence[int]) -> None:
         self.beliefs.learn(slot.seq, slot.offers, emitted)

@@ -21,9 +21,11 @@ CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 GOOD = 0.9  # the chance of a very good model's tokens
-KNOWS = 0.35  # the share of places where a model is as good
+KNOWS = 0.15  # the share of places where a model is as good, if nothing is known of it
+KNOWS_OF_AGREED = 0.3  # and of those where it says what the target says
 RIGHT = {n: sum(GOOD**j for j in range(1, n + 1)) for n in (1, 2, 4, 8, 16)}  # of so many, on average
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
+HANDFUL = 64  # tokens: with fewer to go by a model drafts much worse
 
 
 class Planner:
@@ -177,12 +179,14 @@ class Planner:
     def n_affordable(self, n_steps: float) -> int:
         """How many tokens the draft model computes in one slot's share of so many plain steps; never a handful."""
         per_token = self.draft.predict(LARGE) / LARGE
-        return max(LARGE, int(n_steps * self.plain_seconds / self.n_slots / max(1e-9, per_token)))
+        return max(HANDFUL, int(n_steps * self.plain_seconds / self.n_slots / max(1e-9, per_token)))
 
-    def prospect(self) -> float:
-        """What asking a model is worth in tokens, before it was tried: now and then it knows how to go on."""
+    def prospect(self, agreement: float | None = None) -> float:
+        """What asking a model is worth in tokens, before it was tried: now and then it knows how to go on. How often it
+        agrees with the target may be known."""
+        knows = KNOWS if agreement is None else KNOWS_OF_AGREED * agreement
         best = max(right - self.rate * (self.slot_seconds(n) + n * self.draft_step) for n, right in RIGHT.items())
-        return KNOWS * max(0.0, best) - (1 - KNOWS) * self.rate * self.draft_step
+        return knows * max(0.0, best) - (1 - knows) * self.rate * self.draft_step
 
     def can_ever_pay(self, n_max: int) -> bool:
         """Whether a drafter this slow could gain anything even if it were almost always right."""

@@ -204,3 +204,20 @@ def test_asking_for_what_is_then_not_checked_gains_nothing() -> None:
     assert script.asked["draft-simple"] == 1
     assert not slots[0].draft
     assert policy._hope_of(slots[0]).values[False] < 0.1
+
+
+def test_a_model_that_failed_its_interview_is_hardly_asked() -> None:
+    def n_asked(right: bool) -> int:
+        policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+        policy.hear("draft-simple", [(0.8, right)] * 30)
+        script = Script({"draft-simple": ([0.8] * 4, 0.1)})
+        slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
+        for _ in range(40):
+            slot.draft = Proposal()
+            slot.offers.clear()
+            policy.propose(script, [Want(slot, 16)])
+            policy.settled(slot, [99])
+            policy.spent(1 + len(slot.draft), 1, CPU[1 + len(slot.draft)])
+        return script.asked["draft-simple"]
+
+    assert n_asked(False) < 10 < n_asked(True)
