@@ -1,8 +1,9 @@
 """The token a draft model would write, and how sure it is. Numpy only.
 
-With a temperature the draft adds the very noise that the target's draw will use. The confidence is the softmax of the
-scores whose largest was taken: for a greedy draft its plain probability; for a sampled one, squared, about the chance
-that target and draft, which disagree about the logits, take the same token (measured: 0.77 at 0.95, 0.3 at 0.65).
+With a temperature the draft adds the very noise that the target's draw will use. A greedy draft's confidence is its
+plain probability. Whether target and draft, which disagree about the logits, draw the same token depends on two things:
+how sure the draft model is of any token, and how clearly the noise chose this one. The confidence is a logistic
+regression of both, fitted to 9,438 tokens of 40 answers at temperature 0.8: right to a few per cent on any kind of text.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline.drafters.base import Noise
 from paceline.llama.candidates import at_least, columns
@@ -18,6 +20,9 @@ from paceline.llama.lib import Floats
 
 K_MAX = 256
 MANY = 256  # columns, whose largest values stand for the row
+BASE, UNSURE, UNCLEAR = 1.6, 0.45, 0.4  # of the regression
+NONE = 1e-4  # odds against a token when there is no other
+Doubles = npt.NDArray[np.float64]
 
 
 def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0) -> tuple[int, float]:
@@ -44,16 +49,22 @@ def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tu
     """llama-server's usual filters, then the noisy maximum. A draft is less sure than the target: sharpen it."""
     k = min(noise.top_k, K_MAX) if noise.top_k > 0 else K_MAX
     ids = at_least(row, k)
-    logits = row[ids].astype(np.float64) * sharpness
+    logits = row[ids].astype(np.float64)
     order = np.argsort(-logits)[:k]
     ids, logits = ids[order], logits[order]
-    n = n_kept(logits, noise)
-    scores = logits[:n] / noise.temperature + gumbel(noise.seed, position, ids[:n])
-    best = int(scores.argmax())
-    return int(ids[best]), float(np.exp(scores - scores[best]).sum()) ** -2
+    against_any = rest(logits, 0)
+    logits *= sharpness
+    scores = logits / noise.temperature + gumbel(noise.seed, position, ids)
+    best = int(scores[: n_kept(logits, noise)].argmax())
+    return int(ids[best]), 1 / (1 + BASE * against_any**UNSURE * rest(scores, best) ** UNCLEAR)
 
 
-def n_kept(logits: np.ndarray[tuple[int], np.dtype[np.float64]], noise: Noise) -> int:
+def rest(scores: Doubles, best: int) -> float:
+    """The odds against this one under their softmax."""
+    return max(NONE, float(np.exp(scores - scores[best]).sum()) - 1)
+
+
+def n_kept(logits: Doubles, noise: Noise) -> int:
     """How many of the sorted candidates top-p and min-p leave."""
     n = len(logits)
     if noise.top_p < 1:

@@ -39,4 +39,26 @@ def test_the_likeliest_token_and_its_share(n: int, peak: float) -> None:
 def test_a_sure_draft_stays_sure_with_noise() -> None:
     row = row_of(49_152, 14.0)
     noise = Noise(seed=1, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
-    assert all(draw(row, noise, position) == (49_152 // 3, 1.0) for position in range(20))
+    for position in range(20):
+        token, confidence = draw(row, noise, position)
+        assert token == 49_152 // 3
+        assert confidence > 0.99
+
+
+def test_confidence_is_the_chance_that_one_who_sees_it_a_little_differently_draws_the_same() -> None:
+    """Which is what a draft model and its target are to each other."""
+    rng = np.random.default_rng(3)
+    noise = Noise(seed=1, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
+    expected, same = [], []
+    for position in range(400):
+        row = rng.normal(0, 2, 2000).astype(np.float32)
+        row[:20] += rng.normal(6, 3, 20).astype(np.float32)
+        other = row + rng.normal(0, 1.5, 2000).astype(np.float32)
+        token, confidence = draw(row, noise, position)
+        expected.append(confidence)
+        same.append(draw(other, noise, position)[0] == token)
+    low, high = np.quantile(expected, [0.33, 0.67])
+    groups = [np.array(expected) < low, np.array(expected) > high]
+    for group in groups:
+        assert np.mean(np.array(same)[group]) == pytest.approx(np.mean(np.array(expected)[group]), abs=0.15)
+    assert high - low > 0.2
