@@ -3,7 +3,8 @@
 With a temperature the draft adds the very noise that the target's draw will use. A greedy draft's confidence is its
 plain probability. Whether target and draft, which disagree about the logits, draw the same token depends on two things:
 how sure the draft model is of any token, and how clearly the noise chose this one. The confidence is a logistic
-regression of both, fitted to 9,438 tokens of 40 answers at temperature 0.8: right to a few per cent on any kind of text.
+regression of both, fitted to 9,438 tokens of 40 answers at temperature 0.8: right to a few per cent on all kinds of
+text.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from paceline.config import NgramCacheParams
 from paceline.drafters.base import Ask, Draft
+from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_counts import N_LONGEST, Followers, Ngram, NgramCounts, read_counts, write_counts
-from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, prefix_hashes, span
+from paceline.drafters.ngram_index import NgramIndex, catch_up_all, prefix_hashes, span
 from paceline.errors import ConfigError
 
 N_PLACES = 32
@@ -147,7 +148,7 @@ def choose(
     if not has_share(followers, token, percent):
         return None
     share, trust = followers.counts[token] / followers.total, 4 / (followers.total + 3)
-    return token, share * (1 - trust * (1 - chance_of(n)))
+    return token, share * (1 - trust * (1 - USUAL.of(n)))
 
 
 def has_share(followers: Followers, token: int, percent: int) -> bool:

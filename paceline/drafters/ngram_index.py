@@ -21,24 +21,6 @@ MASK = 2**64 - 1
 MIX = 0x9E3779B97F4A7C15
 N_LIVE = 8192
 
-# Chance that the token after a match of this length is right, measured on Spec-Bench and code-editing prompts for 1
-# to 12 tokens; the values for 0 and 64 are assumed, so that longer matches still rank higher.
-LENGTHS = (0, 1, 2, 3, 4, 6, 8, 10, 12, 64)
-CHANCES = (0.05, 0.33, 0.62, 0.68, 0.71, 0.71, 0.81, 0.89, 0.96, 0.98)
-CHANCE_BY_LENGTH = [float(c) for c in np.interp(np.arange(LENGTHS[-1] + 1), LENGTHS, CHANCES)]
-
-
-def chance_of(length: int) -> float:
-    """The chance that the token after a match of this length is right."""
-    return CHANCE_BY_LENGTH[min(length, LENGTHS[-1])]
-
-
-def growing_chances(length: int, n: int) -> list[float]:
-    """For n tokens after a match of this length, each given that the ones before it were right."""
-    if length + n <= LENGTHS[-1]:
-        return CHANCE_BY_LENGTH[length : length + n]
-    return [chance_of(length + j) for j in range(n)]
-
 
 def span(tokens: Sequence[int], ahead: Sequence[int], start: int, stop: int) -> list[int]:
     """Tokens start..stop of the history and what was proposed to follow it, without joining the two."""

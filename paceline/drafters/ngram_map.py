@@ -18,7 +18,8 @@ from itertools import islice
 
 from paceline.config import NgramParams
 from paceline.drafters.base import Ask, Draft
-from paceline.drafters.ngram_index import NgramIndex, growing_chances, match_length, span
+from paceline.drafters.chances import USUAL
+from paceline.drafters.ngram_index import NgramIndex, match_length, span
 
 LONGEST_MATCH = 32
 N_VALUES = 4
@@ -62,7 +63,7 @@ class NgramMapK:
         memory.last_key = (memory.index.suffix_hash(ask.tokens, ask.ahead), self._value_of(tokens))
         n_draft = min(memory.limits.get(memory.last_key, self._params.size_m), max(ask.n_max, 0), len(tokens))
         length = match_length(ask.tokens, ask.ahead, places[0], n, LONGEST_MATCH)
-        chances = growing_chances(length, n_draft)
+        chances = USUAL.growing(length, n_draft)
         return Draft(tokens[:n_draft], self.name, [c * s for c, s in zip(chances, shares, strict=False)])
 
     def _follow(self, ask: Ask, places: list[int]) -> tuple[list[int], list[float]]:

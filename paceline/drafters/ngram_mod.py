@@ -18,7 +18,8 @@ import numpy as np
 
 from paceline.config import NgramModParams
 from paceline.drafters.base import Ask, Draft
-from paceline.drafters.ngram_index import BASE, MASK, growing_chances, hash_of, prefix_hashes, span
+from paceline.drafters.chances import USUAL
+from paceline.drafters.ngram_index import BASE, MASK, hash_of, prefix_hashes, span
 
 EMPTY = -1
 N_POOR = 5
@@ -122,7 +123,7 @@ class NgramMod:
         if len(tokens) < self._params.n_min:
             return Draft(source=self.name)
         del tokens[max(ask.n_max, 0) :]
-        return Draft(tokens, self.name, growing_chances(n, len(tokens)))
+        return Draft(tokens, self.name, USUAL.growing(n, len(tokens)))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         progress = self._progress.get(seq)

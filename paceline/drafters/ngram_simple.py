@@ -13,7 +13,8 @@ from itertools import islice
 
 from paceline.config import NgramParams
 from paceline.drafters.base import Ask, Draft
-from paceline.drafters.ngram_index import NgramIndex, growing_chances, match_length, span
+from paceline.drafters.chances import USUAL
+from paceline.drafters.ngram_index import NgramIndex, match_length, span
 
 LONGEST_MATCH = 32
 
@@ -45,7 +46,7 @@ class NgramSimple:
             return Draft(source=self.name)
         length = match_length(ask.tokens, ask.ahead, newest[0], n, LONGEST_MATCH)
         del tokens[max(ask.n_max, 0) :]
-        return Draft(tokens, self.name, growing_chances(length, len(tokens)))
+        return Draft(tokens, self.name, USUAL.growing(length, len(tokens)))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to learn: the history says it all."""

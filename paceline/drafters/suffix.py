@@ -5,8 +5,9 @@ with the longest match speaks, own before newer before older; in earlier outputs
 itself, or to be as long as what is looked for. The places of that match vote on the next token, the winner's voters on
 the one after, and so on; a vote that runs past the end of the history reads the draft itself, so a loop is drafted for
 as long as wanted. Confidence: the winner's share of the votes times the chance that a match of this length goes on,
-which grows by one with each token. The draft ends at n_max or where the product of its confidences falls under p_min:
-short after short matches, long after long ones.
+which grows by one with each token; its odds count once for every vote, and for less in the prompt and in earlier
+outputs than in what was just written. The draft ends at n_max or where the product of its confidences falls under
+p_min: short after short matches, long after long ones.
 
 A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 2,
 4 and 12 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest 32
@@ -26,11 +27,10 @@ from dataclasses import dataclass
 
 from paceline.config import SuffixParams
 from paceline.drafters.base import Ask, Draft
+from paceline.drafters.chances import ELSEWHERE, IN_PROMPT, USUAL, Chances, seconded
 from paceline.drafters.ngram_index import (
     NgramIndex,
     catch_up_all,
-    chance_of,
-    growing_chances,
     hash_of,
     prefix_hashes,
     span,
@@ -45,11 +45,12 @@ END = -1
 
 @dataclass(slots=True)
 class Match:
-    """The longest match in one text: its length, and where it goes on, newest place first."""
+    """The longest match in one text: its length, where it goes on, newest place first, and what to expect of it."""
 
     source: Sequence[int]
     length: int
     ends: list[int]
+    chances: Chances = USUAL
 
 
 class Tail:
@@ -126,9 +127,10 @@ class Half:
         with another prompt's end does not count. A match as long as the tail does: the same question is asked again."""
         match = self.text.find(self.tokens, tail, len(self.tokens))
         if match.length == len(tail.tokens):
+            match.chances = ELSEWHERE
             return match
         ends = [end for end in match.ends if self._n_inside(end) >= SHARED_SIZES[0]]
-        return Match(self.tokens, min(match.length, self._n_inside(ends[0])) if ends else 0, ends)
+        return Match(self.tokens, min(match.length, self._n_inside(ends[0])) if ends else 0, ends, ELSEWHERE)
 
     def _n_inside(self, end: int) -> int:
         """How many tokens of its output come before this place."""
@@ -181,11 +183,13 @@ class Suffix:
     def _draft(self, ask: Ask) -> Draft:
         if ask.seq not in self._texts:
             self.begin(ask.seq, ask.tokens)
-        text, _ = self._texts[ask.seq]
+        text, n_prompt = self._texts[ask.seq]
         text.catch_up(ask.tokens)
         tail = Tail(ask.tokens, ask.ahead, None if ask.ahead else text.hashes)
-        matches = [text.find(ask.tokens, tail, tail.n_before), *self._outputs.find(tail)]
-        return self._follow(ask, max(matches, key=lambda match: match.length))
+        own = text.find(ask.tokens, tail, tail.n_before)
+        if own.ends and own.ends[0] < n_prompt:
+            own.chances = IN_PROMPT
+        return self._follow(ask, max([own, *self._outputs.find(tail)], key=lambda match: match.length))
 
     def _follow(self, ask: Ask, match: Match) -> Draft:
         """The places vote on one token after the other; the last one left is followed without asking."""
@@ -196,7 +200,7 @@ class Suffix:
         while len(voters) > 1 and len(draft) < n_max:
             seen = [token_at(source, grown, end) for end in voters]
             token, n_votes = elect(seen)
-            confidence = n_votes / len(seen) * chance_of(match.length + len(draft))
+            confidence = seconded(n_votes / len(seen) * match.chances.of(match.length + len(draft)), n_votes)
             chance *= confidence
             if token == END or chance < self._params.p_min:
                 return draft
@@ -206,12 +210,11 @@ class Suffix:
             voters = [end + 1 for end, said in zip(voters, seen, strict=True) if said == token]
         if voters:
             said = run_at(source, grown, voters[0], n_max - len(draft))
-            for token, confidence in zip(said, growing_chances(match.length + len(draft), len(said)), strict=True):
-                chance *= confidence
-                if token == END or chance < self._params.p_min:
-                    break
-                draft.tokens.append(token)
-                draft.confidence.append(confidence)
+            length = match.length + len(draft)
+            n = match.chances.n_likely(length, len(said), self._params.p_min / chance)
+            n = said.index(END) if END in said[:n] else n
+            draft.tokens += said[:n]
+            draft.confidence += match.chances.growing(length, n)
         return draft
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

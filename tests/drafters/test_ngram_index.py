@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.drafters import ngram_index
-from paceline.drafters.ngram_index import NgramIndex, catch_up_all, chance_of, growing_chances, match_length, span
+from paceline.drafters.ngram_index import NgramIndex, catch_up_all, match_length, span
 from tests.drafters.lookup import histories
 
 
@@ -57,10 +57,3 @@ def test_match_length_reaches_back_to_the_first_difference() -> None:
     assert match_length(tokens, [], 3, 1, 32) == 3
     assert match_length(tokens, [], 3, 1, 2) == 2
     assert match_length([1, 2, 3, 1, 2], [3], 2, 1, 32) == 3
-
-
-def test_longer_matches_are_believed_more() -> None:
-    chances = [chance_of(length) for length in range(80)]
-    assert chances == sorted(chances)
-    assert (chance_of(1), chance_of(4), chance_of(12)) == (0.33, 0.71, 0.96)
-    assert growing_chances(1, 2) == [0.33, 0.62]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paceline.config import SuffixParams
 from paceline.drafters import ngram_index
 from paceline.drafters.base import Draft
-from paceline.drafters.ngram_index import chance_of
+from paceline.drafters.chances import ELSEWHERE, IN_PROMPT, USUAL, seconded, times
 from paceline.drafters.suffix import LONGEST, N_PLACES, SHARED_SIZES, Outputs, Suffix
 from paceline.errors import ConfigError
 from tests.drafters.lookup import ask, grow, histories
@@ -70,12 +70,28 @@ def test_goes_on_after_tokens_proposed_by_another() -> None:
     assert ask(drafter, [1, 2, 3, 4, 9, 1]).tokens == [2, 3]
 
 
-def test_confidence_is_the_share_sharpened_by_the_length() -> None:
+def test_confidence_is_the_share_by_the_length_and_counts_for_every_vote() -> None:
     history = [1, 5, 5, 1, 5, 6, 1, 4, 8, 1]
     draft = ask(suffix(1), history)
-    assert draft.confidence == [pytest.approx(2 / 3 * chance_of(1))]
+    assert draft.confidence == [pytest.approx(times(2 / 3 * IN_PROMPT.of(1), 2))]
     long = [*range(100, 120), 7, 8, *range(100, 120)]
-    assert ask(suffix(2), long).confidence == [chance_of(20), chance_of(21)]
+    assert ask(suffix(2), long).confidence == [IN_PROMPT.of(20), IN_PROMPT.of(21)]
+
+
+def test_what_was_just_written_counts_for_more_than_the_prompt_and_that_for_more_than_other_answers() -> None:
+    run = list(range(100, 110))
+    in_prompt, written, elsewhere = (suffix(1, n_shared=100) for _ in range(3))
+    in_prompt.begin(0, [*run, 8])
+    written.begin(0, [8])
+    request(elsewhere, [1], [*run, 8])
+    elsewhere.begin(0, [1])
+    found = [
+        ask(drafter, [*start, 8, *run]) for drafter, start in ((written, [8, *run]), (in_prompt, run), (elsewhere, [1]))
+    ]
+    assert [draft.tokens for draft in found] == [[8]] * 3
+    confidences = [draft.confidence[0] for draft in found]
+    assert confidences == sorted(confidences, reverse=True)
+    assert len(set(confidences)) == 3
 
 
 def test_long_matches_make_long_drafts_and_short_ones_short() -> None:
@@ -186,13 +202,19 @@ def slow_output_match(context: list[int], text: list[int], starts: list[int]) ->
 
 
 def slow_draft(
-    history: list[int], ahead: list[int], texts: list[tuple[list[int], list[int]]], n_max: int, p_min: float
+    history: list[int],
+    ahead: list[int],
+    texts: list[tuple[list[int], list[int]]],
+    n_max: int,
+    p_min: float,
+    n_prompt: int = 10**6,
 ) -> list[int]:
     context = history + ahead
     matches = [(*slow_match(context, history, len(context), 1), context)]
     matches += [(*slow_output_match(context, text, starts), text) for text, starts in texts]
     length, ends, source = max(matches, key=lambda match: match[0])
     # The history goes on with the draft itself; a copy, since earlier outputs do not.
+    chances = ELSEWHERE if source is not context else IN_PROMPT if ends and ends[0] < n_prompt else USUAL
     source = context if source is context else list(source)
     chance = 1.0
     draft: list[int] = []
@@ -201,7 +223,8 @@ def slow_draft(
         best = [t for t, _ in Counter(t for t in said if t >= 0).most_common(1)]
         if not best:
             break
-        chance *= said.count(best[0]) / len(said) * chance_of(length + len(draft))
+        n_votes = said.count(best[0])
+        chance *= seconded(n_votes / len(said) * chances.of(length + len(draft)), n_votes)
         if chance < p_min:
             break
         draft.append(best[0])
@@ -239,12 +262,13 @@ def test_agrees_with_a_full_scan(prompts: list[list[int]], p_min: float, n_share
             starts.append(len(text) - min(len(output), len(tokens) - self.n_prompt + 1))
 
     def check(history: list[int], n_max: int, draft: Draft) -> None:
-        assert draft.tokens == slow_draft(history, [], halves, n_max, p_min)
+        assert draft.tokens == slow_draft(history, [], halves, n_max, p_min, drafter.n_prompt)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("paceline.drafters.suffix.N_PLACES", 10**6)
         patch.setattr(ngram_index, "N_LIVE", 20)
-        grow(Watched(SuffixParams(p_min=p_min, n_shared=n_shared)), prompts, seed, check, n_steps=8)
+        drafter = Watched(SuffixParams(p_min=p_min, n_shared=n_shared))
+        grow(drafter, prompts, seed, check, n_steps=8)
 
 
 @given(histories, st.lists(st.integers(0, 4), max_size=6))
