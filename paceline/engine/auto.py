@@ -18,7 +18,8 @@ COMMON_RATE = 0.05
 FAITH = 5.0  # what other texts say of asking the model counts like so many tries on this one
 MEMORY = 20.0  # tries, with those, that count
 FADING = 0.99  # of what is known of a text, per step without asking
-DOUBT = 0.15  # tokens per try, by which one text differs from others
+ENOUGH = 0.03  # tokens that asking must promise
+DOUBT = 0.1  # tokens per try, by which one text differs from others
 MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are far larger
 UNTRIED = 0.1  # tokens that a model must promise before it is first tried
 PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not; less with several slots
@@ -174,9 +175,9 @@ class AutoPolicy:
         if not able or not self.planner.can_ever_pay(max(wants[i].limit for i in able)):
             self.off.add(name)
             return
-        asked = [i for i in able if self._hope(wants[i], choices[i]) > 0]
+        asked = [i for i in able if self._hope(wants[i], choices[i]) > ENOUGH]
         if not asked and self._seconds_for_probes > 0:
-            asked = [i for i in able if self._hope(wants[i], choices[i], at_best=True) > 0][:1]
+            asked = [i for i in able if self._hope(wants[i], choices[i], at_best=True) > ENOUGH][:1]
         for i in set(able) - set(asked):
             self._hope_of(wants[i].slot).fade()
         if not asked:
@@ -227,7 +228,7 @@ class AutoPolicy:
         again = self._weighed(slot, lookup.proposal)
         without = self.planner.worth(again.chances[: lookup.n])
         hope, offered = self._hope_of(slot), lookup.is_doubtful
-        if hope.values[offered] <= 0:
+        if hope.values[offered] <= ENOUGH:
             self._seconds_for_probes -= seconds
         if offered or not lookup.chances:
             choice = self._best(slot)

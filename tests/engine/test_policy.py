@@ -182,7 +182,7 @@ def test_no_probe_drafts_past_the_limit() -> None:
     policy = AutoPolicy(Planner(CostCurve({1: 1.0, 2: 1.01, 4: 1.03, 16: 1.1}), CostCurve({1: 0.001})))
     slot = Slot(0, request=Client([1]).request, stats={"draft-simple": DrafterStats("draft-simple")})
     for _ in range(50):
-        policy._hope_of(slot).values = dict.fromkeys((True, False), -0.1)
+        policy._hope_of(slot).values = dict.fromkeys((True, False), -0.05)
         slot.draft = Proposal()
         slot.offers.clear()
         policy.propose(script, [Want(slot, 1)])
