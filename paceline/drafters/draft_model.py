@@ -95,7 +95,7 @@ class DraftModel:
         exact: bool = False,
         sharpness: float = 1.0,
         n_worth: Callable[[int], int] | None = None,
-        on_step: Callable[[int, float], None] | None = None,
+        on_step: Callable[[int, float], object] | None = None,
     ) -> None:
         """`n_worth` says how much of a new text is worth reading when so many tokens may follow it; all that the window
         holds where nobody says. `on_step` hears of every draft step: how many tokens it computed, and how long it

@@ -9,12 +9,12 @@ which grows by one with each token; its odds count once for every vote, and for 
 outputs than in what was just written. The draft ends at n_max or where the product of its confidences falls under
 p_min: short after short matches, long after long ones.
 
-A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 2,
-4 and 12 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest 32
+A suffix automaton in Python takes far too long over a prompt of 100,000 tokens. Instead the places of all runs of 1, 4
+and 12 tokens are indexed. A binary search over these sizes finds the longest that occurred before; its newest 32
 places are narrowed down token by token to the longest match. So matches count up to 32 tokens, and one between two
 sizes, or longer than the last, is missed where 32 newer places share its shorter part. (More sizes draft the same on
 recorded texts and take longer.)
-Bound: four index entries for each token of a running request; n_shared tokens of outputs with two entries each,
+Bound: three index entries for each token of a running request; n_shared tokens of outputs with two entries each,
 the older half dropped when the newer half is full.
 """
 
@@ -36,8 +36,8 @@ from paceline.drafters.ngram_index import (
     span,
 )
 
-OWN_SIZES = (1, 2, 4, 12)
-SHARED_SIZES = OWN_SIZES[2:]
+OWN_SIZES = (1, 4, 12)
+SHARED_SIZES = OWN_SIZES[1:]
 LONGEST = 32  # tokens of a match that count
 N_PLACES = 32
 END = -1

@@ -114,7 +114,9 @@ class AutoPolicy:
         before = self._clock(asks)
         self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
         choices = self._choose(asks, wants)
-        lengths = self.planner.trim([choice.chances[: choice.n] for choice in choices])
+        lengths = [choice.n for choice in choices]
+        if len(choices) > 1:
+            lengths = self.planner.trim([choice.chances[: choice.n] for choice in choices])
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)

@@ -36,6 +36,9 @@ class Beliefs:
 
     def chances(self, seq: int, parts: Sequence[Draft], offers: Sequence[Offer]) -> list[float]:
         """For each token of these drafts, one after the other: its chance, given that all before it are right."""
+        if len(parts) == len(offers) == 1 and (part := parts[0]).source == offers[0][1].source:  # as most often
+            calibration, shift = self.of(part.source)[ALONE], self._shift(seq, part.source)
+            return [calibration.chance(confidence, shift) for confidence in part.confidence]
         before: list[int] = []
         out: list[float] = []
         for part in parts:
@@ -51,9 +54,12 @@ class Beliefs:
         opinions, calibrations = Opinions(source, offers), self.of(source)
         for token in before:
             opinions.of(token)
-        bias = self._biases.get(seq, {}).get(source)
-        shift = bias.value if bias else 0.0
+        shift = self._shift(seq, source)
         return lambda token, confidence: calibrations[opinions.of(token)].chance(confidence, shift)
+
+    def _shift(self, seq: int, source: str) -> float:
+        bias = self._biases.get(seq, {}).get(source)
+        return bias.value if bias else 0.0
 
     def learn(self, seq: int, offers: Sequence[Offer], emitted: Sequence[int]) -> None:
         """What the text turned out to be teaches about every offer made, checked or not."""

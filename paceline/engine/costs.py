@@ -99,21 +99,23 @@ class CostCurve:
     def _looking(self, n: int, n_context: float, shape: float) -> float:
         return self._table[1] * n * n_context / 1000 / shape
 
-    def observe(self, n: int, seconds: float, n_context: float = 0.0) -> None:
-        """A batch of n tokens took this long."""
+    def observe(self, n: int, seconds: float, n_context: float = 0.0) -> float:
+        """A batch of n tokens took this long; returns what had been predicted."""
+        predicted = self.predict(n, n_context)
         if n <= 0 or seconds <= 0:
-            return
+            return predicted
         if not self._logs:
             self.learn({1: seconds / (1 + PER_TOKEN * (n - 1))})
-            return
+            return predicted
         shape = self._shape(n)
-        off = math.log(seconds / self.predict(n, n_context))
+        off = math.log(seconds / predicted)
         self._pace.learn(self._looking(n, n_context, shape), seconds / shape)
         if abs(off) < SURPRISE:  # more says something of the machine, not of the shape
             self._bend(n, off)
         self._n_observed += 1
         if self._n_observed % REBUILD_EVERY == 0:
             self._rebuild()
+        return predicted
 
     def _bend(self, n: int, off: float) -> None:
         """Move the shape at the nearest size, where little was seen quicker."""

@@ -102,9 +102,9 @@ class Planner:
         self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
         self.seconds_actual += seconds + drafting
-        self.predicted += GAIN_RATE * (self.seconds(n_tokens) - self.predicted)
+        predicted = self.target.observe(n_tokens, seconds, self.n_context)
+        self.predicted += GAIN_RATE * (predicted - self.predicted)
         self.actual += GAIN_RATE * (seconds - self.actual)
-        self.target.observe(n_tokens, seconds, self.n_context)
 
     @property
     def speedup(self) -> float:
