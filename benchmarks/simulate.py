@@ -1,6 +1,6 @@
 """The planner on other machines' cost curves: a simulation on recorded texts and drafts, no GPU needed.
 
-    python -m benchmarks.simulate --record texts.json [--prompts 24 -n 128]     # once, runs the models
+    python -m benchmarks.simulate --record texts.json [--prompts 24 -n 128 --temp 0]     # once, runs the models
     python -m benchmarks.simulate --texts texts.json
 
 Compares the auto policy with no speculation and with the best constant policy (drafter and length) found by search.
@@ -22,11 +22,12 @@ from rich.table import Table
 
 from benchmarks.common import chat, draft_model, prompts
 from paceline import Engine
-from paceline.config import SuffixParams
+from paceline.config import SamplingParams, SuffixParams
 from paceline.drafters.base import Ask, Draft
 from paceline.drafters.suffix import Suffix
 from paceline.engine.auto import AutoPolicy
 from paceline.engine.costs import CostCurve
+from paceline.engine.drafting import noise_of
 from paceline.engine.planner import Planner
 from paceline.engine.policy import GoOn, Want
 from paceline.engine.proposal import Proposal
@@ -53,25 +54,27 @@ class Text:
     prompt: list[int]
     written: list[int]
     drafts: dict[str, list[Draft]] = field(default_factory=dict)
+    category: str = ""
 
 
-def record(path: Path, n_prompts: int, n: int) -> None:
-    """Greedy texts of the target, and the draft model's own continuation at every place of them."""
+def record(path: Path, n_prompts: int, n: int, temperature: float = 0.0) -> None:
+    """Texts of the target, and the draft model's own continuation at every place of them."""
     model, _ = demo_copy("F16")
     texts = []
     with Engine(model, draft=draft_model(), n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
         drafter = engine.core.drafting.drafters["draft-simple"]
-        for prompt in track(prompts(n_prompts), "recording", console=Console(stderr=True)):
+        for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
             tokens = chat(engine, prompt.text)[:1500]
-            generation = engine.generate(tokens, max_tokens=n, temperature=0, speculative={"types": []})
+            sampling = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
+            generation = engine.generate(tokens, max_tokens=n, sampling=sampling, speculative={"types": []})
             written = [piece.token.id for chunk in generation for piece in chunk.pieces]
             drafter.begin(0, tokens)
             rows = []
             for i in range(len(written)):
-                ask = Ask(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0)
+                ask = Ask(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
                 draft = drafter.draft([ask])[0]
                 rows.append({"tokens": draft.tokens, "confidence": draft.confidence})
-            texts.append({"prompt": tokens, "written": written, "model": rows})
+            texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
     path.write_text(json.dumps(texts))
 
 
@@ -79,7 +82,7 @@ def load(path: Path) -> list[Text]:
     texts = []
     suffix = Suffix(SuffixParams())
     for entry in json.loads(path.read_text()):
-        text = Text(entry["prompt"], entry["written"])
+        text = Text(entry["prompt"], entry["written"], category=entry.get("category", ""))
         text.drafts["draft-simple"] = [Draft(r["tokens"], "draft-simple", r["confidence"]) for r in entry["model"]]
         history = [*text.prompt]
         suffix.begin(0, history)
@@ -209,9 +212,10 @@ def main() -> None:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("-n", type=int, default=128)
+    parser.add_argument("--temp", type=float, default=0.0)
     args = parser.parse_args()
     if args.record:
-        record(args.record, args.prompts, args.n)
+        record(args.record, args.prompts, args.n, args.temp)
     texts = load(args.texts or args.record)
     table = Table(
         "curve", "auto / none", "best constant / none", "auto / best", "best constant", "auto drafts 0 / 1-3 / 4+"

@@ -105,23 +105,31 @@ class AutoPolicy:
         self._hopes: dict[int, Hope] = {}
         self._worths: dict[int, float] = {}
         self._turn = 0
+        self._idle = False  # nobody had anything to offer last time
         self._seconds_for_probes = 0.0
         self._seconds_drafting = 0.0
 
     # -- drafting
 
     def propose(self, asks: Asks, wants: list[Want]) -> None:
-        before = self._clock(asks)
+        self._turn = (self._turn + 1) % REST
         self.planner.face(len(wants), sum(len(want.slot.tokens) for want in wants) / len(wants))
-        choices = self._choose(asks, wants)
+        if self._idle and all(self._rests(want.slot) for want in wants):
+            return
+        before = self._clock(asks)
+        lookups = self._look_up(asks, wants)
+        choices = self._ask_models(asks, wants, lookups)
         lengths = [choice.n for choice in choices]
-        if len(choices) > 1:
+        if len(choices) > 1 and any(lengths):
             lengths = self.planner.trim([choice.chances[: choice.n] for choice in choices])
         for want, choice, n in zip(wants, choices, lengths, strict=True):
             want.slot.draft = choice.proposal
             want.slot.draft.cut(n if n >= (want.slot.wishes.n_min or 0) else 0)
             if choice.tried:
                 self._judge(want.slot, choice, choice.tried, n)
+        self._weigh(wants, lookups, lengths)
+        self._idle = not any(lengths) and not any(GrammarDrafter.name in want.slot.stats for want in wants)
+        self._idle = self._idle and all(name in self.off for name in asks.names() if name in MODELS)
         self._seconds_drafting = self._clock(asks) - before
 
     @staticmethod
@@ -129,21 +137,21 @@ class AutoPolicy:
         """Time spent drafting so far, by everybody who is on."""
         return sum(asks.seconds(name) for name in asks.names())
 
-    def _choose(self, asks: Asks, wants: list[Want]) -> list[Choice]:
-        names = asks.names()
-        self._turn = (self._turn + 1) % REST
-        for name in names:
+    # -- look-ups
+
+    def _look_up(self, asks: Asks, wants: list[Want]) -> list[Choice]:
+        for name in asks.names():
             if name not in MODELS:
                 self._ask_lookup(asks, name, wants)
-        choices = [self._best(want.slot) for want in wants]
-        for want, choice in zip(wants, choices, strict=True):
+        return [self._best(want.slot) for want in wants]
+
+    def _weigh(self, wants: list[Want], lookups: list[Choice], lengths: list[int]) -> None:
+        """What look-ups are worth on each text: nothing where the batch as a whole has no room for them."""
+        for want, lookup, n in zip(wants, lookups, lengths, strict=True):
             if not self._rests(want.slot):
                 worth = self._worths.get(want.slot.seq, WORTHY)
-                self._worths[want.slot.seq] = worth + WORTH_RATE * (min(1.0, choice.worth) - worth)
-        for name in names:
-            if name in MODELS:
-                self._ask_model(asks, name, wants, choices)
-        return choices
+                found = min(1.0, lookup.worth) if n else 0.0
+                self._worths[want.slot.seq] = worth + WORTH_RATE * (found - worth)
 
     def _ask_lookup(self, asks: Asks, name: str, wants: list[Want]) -> None:
         """Its draft is among the slot's offers then."""
@@ -170,6 +178,13 @@ class AutoPolicy:
         return Choice(proposal, chances, *self.planner.best_length(chances))
 
     # -- the model
+
+    def _ask_models(self, asks: Asks, wants: list[Want], lookups: list[Choice]) -> list[Choice]:
+        choices = list(lookups)
+        for name in asks.names():
+            if name in MODELS:
+                self._ask_model(asks, name, wants, choices)
+        return choices
 
     def _ask_model(self, asks: Asks, name: str, wants: list[Want], choices: list[Choice]) -> None:
         """Where it is hoped to gain something, put its choice in place of the look-up's."""

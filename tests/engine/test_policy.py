@@ -221,3 +221,25 @@ def test_a_model_that_failed_its_interview_is_hardly_asked() -> None:
         return script.asked["draft-simple"]
 
     assert n_asked(False) < 10 < n_asked(True)
+
+
+def test_where_nobody_has_anything_to_offer_two_steps_of_three_are_plain() -> None:
+    policy = AutoPolicy(Planner(CostCurve(dict(CPU)), CostCurve({1: 0.05})))
+    script = Script({"suffix": ([0.1], 0.0)})
+    slots = [Slot(i, request=Client([1]).request, stats={"suffix": DrafterStats("suffix")}) for i in range(4)]
+
+    def run(n_steps: int) -> int:
+        before = script.asked["suffix"]
+        for _ in range(n_steps):
+            for slot in slots:
+                slot.draft = Proposal()
+                slot.offers.clear()
+            policy.propose(script, [Want(slot, 8) for slot in slots])
+            policy.spent(4 + sum(len(slot.draft) for slot in slots), 4, CPU[4])
+        return script.asked["suffix"] - before
+
+    run(40)
+    assert run(30) == 10
+    script.offers["suffix"] = ([0.95] * 4, 0.0)
+    run(30)
+    assert run(30) == 30
