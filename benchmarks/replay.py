@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -75,12 +75,8 @@ class Clocked(Machine):
 class Tally:
     """Seconds and tokens by category."""
 
-    seconds: Counter[str]
-    tokens: Counter[str]
-
-    @classmethod
-    def empty(cls) -> Tally:
-        return cls(Counter(), Counter())
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    tokens: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, category: str, seconds: float, n_tokens: int) -> None:
         for name in (category, "overall"):
@@ -98,7 +94,7 @@ def step_seconds(curve: CostCurve, n: int, n_context: int, random: Random) -> fl
 
 
 def plain(texts: Iterable[Text], curve: CostCurve, random: Random) -> Tally:
-    tally = Tally.empty()
+    tally = Tally()
     for text in texts:
         for i in range(1, len(text.written)):
             tally.add(text.category, step_seconds(curve, 1, len(text.prompt) + i, random) + PLAIN, 1)
@@ -106,7 +102,7 @@ def plain(texts: Iterable[Text], curve: CostCurve, random: Random) -> Tally:
 
 
 def auto(texts: Iterable[Text], curve: CostCurve, random: Random) -> Tally:
-    machine, tally = Clocked(random), Tally.empty()
+    machine, tally = Clocked(random), Tally()
     measured = CostCurve()
     measured.learn({n: curve.predict(n) * math.exp(random.gauss(0, OFF)) for n in SIZES + SELDOM})
     policy = AutoPolicy(Planner(measured, CostCurve({1: MS, 8: 2 * MS, 128: 15 * MS})))

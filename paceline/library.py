@@ -30,7 +30,7 @@ from paceline.config import (
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter
 from paceline.drafters.draft_model import DraftModel, check_vocab, sharpness
-from paceline.engine.auto import AutoPolicy
+from paceline.engine.auto import POOR, AutoPolicy
 from paceline.engine.costs import CostCurve
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
@@ -54,7 +54,6 @@ log = logging.getLogger("paceline")
 
 MEASURING = 0.55  # seconds for the target's cost curve, before the first request
 INTERVIEW = 0.6  # seconds that the target may take to judge the draft model
-POOR = 0.1  # agreement under which people are told
 READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 Prompt = str | bytes | Sequence[int]

@@ -21,6 +21,7 @@ FADING = 0.99  # of what is known of a text, per step without asking
 ENOUGH = 0.03  # tokens that asking must promise
 DOUBT = 0.1  # tokens per try, by which one text differs from others
 MOST = 0.5  # tokens that one try counts for, gained or lost: seldom ones are far larger
+POOR = 0.1  # share of tokens a model and the target agree on, under which it is no use
 UNTRIED = 0.1  # tokens that a model must promise before it is first tried
 PROBE_SHARE = 0.015  # of all time for tries that may well pay but so far do not; less with several slots
 PROBE_MOST = 3.0  # steps that can be saved up for them
@@ -279,11 +280,14 @@ class AutoPolicy:
     # -- learning
 
     def hear(self, name: str, opinions: Sequence[tuple[float, bool]]) -> None:
-        """How sure the model was of tokens before any request, and whether the target agreed."""
-        for confidence, right in opinions:
-            self.beliefs.of(name)[ALONE].learn(confidence, right=right)
-        if opinions:
-            self.agreement = sum(right for _, right in opinions) / len(opinions)
+        """How sure the model was of a stranger's words before any request, and whether the target agreed. The target's
+        own are easier to guess, so only a poor model's confidence is corrected by that."""
+        if not opinions:
+            return
+        self.agreement = sum(right for _, right in opinions) / len(opinions)
+        if self.agreement < POOR:
+            for confidence, right in opinions:
+                self.beliefs.of(name)[ALONE].learn(confidence, right=right)
 
     def settled(self, slot: Slot, emitted: Sequence[int]) -> None:
         self.beliefs.learn(slot.seq, slot.offers, emitted)
