@@ -64,7 +64,7 @@ def test_exact_text_does_not_depend_on_the_drafter(
         drafted = {s.name: s for s in engine.drafter_stats()}
     if drafter == "self" and policy == "fixed":
         stats = drafted["draft-simple"]
-        assert stats.n_tokens > 50
+        assert stats.n_tokens > 30
         assert stats.n_accepted_tokens >= 0.99 * stats.n_tokens
 
 
