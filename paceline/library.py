@@ -43,7 +43,7 @@ from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation, stop_check
-from paceline.interview import Opinion, interview, script
+from paceline.interview import interview, script
 from paceline.llama.context import Context
 from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
@@ -157,19 +157,22 @@ class Engine:
         target, draft = self._curve(self.context, MEASURING), self._curve(self.draft_context, MEASURING / 8)
         policy = AutoPolicy(Planner(target, draft, exact=settings.engine.exact))
         if self.draft_context:
-            policy.hear(DraftModel.name, self._interview(self.draft_context, target))
-            if policy.agreement is not None and policy.agreement < POOR:
-                log.warning(
-                    "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. "
-                    "A smaller model of the target's own family does better.",
-                    Path(self.draft_context.model.path).name,
-                    100 * policy.agreement,
-                )
+            self._interview(self.draft_context, policy)
         return policy
 
-    def _interview(self, draft: Context, curve: CostCurve) -> list[Opinion]:
+    def _interview(self, draft: Context, policy: AutoPolicy) -> None:
+        """Tell the policy how far the draft model can be trusted, and people if it cannot."""
         tokens, n_asked = script(self.vocab, (lambda: self.chat_template) if self.model.chat_template else None)
-        return WORKER.call(lambda: interview(self.context, draft, curve, tokens, n_asked, INTERVIEW))
+        curve = policy.planner.target
+        opinions = WORKER.call(lambda: interview(self.context, draft, curve, tokens, n_asked, INTERVIEW))
+        policy.hear(DraftModel.name, opinions)
+        if policy.agreement is not None and policy.agreement < POOR:
+            log.warning(
+                "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. "
+                "A smaller model of the target's own family does better.",
+                Path(draft.model.path).name,
+                100 * policy.agreement,
+            )
 
     def _curve(self, context: Context | None, seconds: float) -> CostCurve:
         if context is None:

@@ -129,9 +129,13 @@ class AutoPolicy:
             if choice.tried:
                 self._judge(want.slot, choice, choice.tried, n)
         self._weigh(wants, lookups, lengths)
-        self._idle = not any(lengths) and not any(GrammarDrafter.name in want.slot.stats for want in wants)
-        self._idle = self._idle and all(name in self.off for name in asks.names() if name in MODELS)
+        self._idle = not any(lengths) and self._nobody_may_offer(asks, wants)
         self._seconds_drafting = self._clock(asks) - before
+
+    def _nobody_may_offer(self, asks: Asks, wants: list[Want]) -> bool:
+        """But look-ups, which say for each text when they rest."""
+        models_are_off = all(name in self.off for name in asks.names() if name in MODELS)
+        return models_are_off and not any(GrammarDrafter.name in want.slot.stats for want in wants)
 
     @staticmethod
     def _clock(asks: Asks) -> float:
