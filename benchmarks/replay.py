@@ -1,153 +1,407 @@
-"""The planner on recorded answers with everything counted that an answer takes on the machine it was tuned on.
+"""Policies on recorded answers, on any machine's costs: no model and no GPU needed once the answers are recorded.
 
-    python -m benchmarks.simulate --record greedy.json --prompts 40
-    python -m benchmarks.simulate --record sampled.json --prompts 40 --temp 0.8
-    python -m benchmarks.replay greedy.json sampled.json
+    python -m benchmarks.replay --record greedy.json --prompts 36 -n 160            # once, runs the models
+    python -m benchmarks.replay --record sampled.json --prompts 36 -n 160 --temp 0.8
+    python -m benchmarks.replay greedy.json sampled.json [--machines F16,H200-F16] [--slots 1,4,8]
 
-A run of the engine tells two policies apart by two or three per cent at best; here the same answers meet the same
-moods of the machine, so a tenth of that shows. What is counted besides the target's step: its context, questions to
-the draft model and its reading of the prompt, Python, the noise of a shared machine, and a warm-up that is a little
-off. Texts do not change with what was drafted, and one slot runs alone.
+A run of the engine tells two policies apart by two or three per cent at best; here the same answers meet the same moods
+of the machine, so a tenth of that shows. Counted besides the target's step: its context, changes of its size, questions
+to the draft model and its reading of the prompt, Python, the noise of a shared machine, and a warm-up that is a little
+off. Texts do not change with what was drafted.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from benchmarks.simulate import Machine, Text, load, n_right
-from paceline.drafters.base import Draft
-from paceline.engine.auto import AutoPolicy
-from paceline.engine.costs import CostCurve
-from paceline.engine.planner import Planner
-from paceline.engine.policy import GoOn, Want
-from paceline.engine.proposal import Proposal
-from paceline.engine.request import Request
-from paceline.engine.slot import Slot
-from paceline.engine.stats import DrafterStats
-from paceline.engine.warmup import SELDOM, SIZES
+from benchmarks.common import chat, draft_model, prompts
+from paceline import Engine
+from paceline.config import SamplingParams, SuffixParams
+from paceline.drafters.base import Ask, Draft
+from paceline.drafters.proposal import Proposal
+from paceline.drafters.suffix import Suffix
+from paceline.engine.drafting import noise_of
+from paceline.models import demo_copy
+from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
+from paceline.planner.costs import CostCurve
+from paceline.planner.fixed import FixedPolicy
+from paceline.planner.planner import Planner
+from paceline.planner.policy import AutoPolicy
 
 MS = 1e-3
-CURVES = {
-    "Q8_0": {1: 10.8, 2: 13.7, 3: 15.6, 4: 17.7, 5: 22, 6: 24.2, 8: 25.9, 10: 33, 12: 34.5, 16: 43.5, 32: 86},
-    "F16": {1: 19.2, 2: 22, 3: 24.8, 4: 26.3, 5: 28.6, 6: 29.8, 8: 35.6, 10: 40.1, 12: 42.5, 16: 52.5, 32: 101},
+N_DRAFT = 16
+WIDTH = 140
+MODEL = "draft-simple"
+MEASURED = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Milliseconds: a step by tokens, what a change of size adds to it and to the next, context, Python, drafting."""
+
+    steps: dict[int, float]
+    change: tuple[float, float] = (0.0, 0.0)
+    attention: float = 0.0055  # for each token of a batch and each of its context
+    python: float = 0.46
+    looking_up: float = 0.2  # with the policy's own time
+    question: float = 0.8  # to the draft model: Python and a cold cache
+    token: float = 0.85
+    reading: float = 0.12  # each of the prompt's last tokens
+    noise: float = 0.08
+    odd: float = 0.05  # the share of steps that take half as long again
+    off: float = 0.05  # error of the warm-up
+
+
+GPU = {
+    "attention": 0.0,
+    "python": 0.1,
+    "looking_up": 0.12,
+    "question": 0.15,
+    "reading": 0.01,
+    "noise": 0.03,
+    "odd": 0.0,
 }
-ATTENTION = 5.5 * MS / 1000  # for each token of a batch and each of its context
-PLAIN, LOOKING_UP, POLICY, RESTING = 0.46 * MS, 0.1 * MS, 0.2 * MS, 0.06 * MS  # Python
-QUESTION, FIRST, NEXT = 0.45 * MS, 1.2 * MS, 0.85 * MS  # to the draft model: Python, its first token, each further one
-READING, N_READ = 0.12 * MS, 110  # a prompt's token, and how many are read
-OFF = 0.05  # error of the warm-up
-
-
-class Clocked(Machine):
-    """Recorded drafts that take as long as real ones do."""
-
-    def __init__(self, random: Random) -> None:
-        super().__init__(NEXT, QUESTION + FIRST - NEXT)
-        self.random = random
-        self.has_read = False
-
-    def begin(self, text: Text) -> None:
-        self.text = text
-        self.has_read = False
-
-    def ask(self, name: str, slots: list[Slot], limits: list[int], go_on: Sequence[GoOn | None]) -> list[Draft]:
-        before = self.clock[name]
-        drafts = super().ask(name, slots, limits, go_on)
-        if name == "suffix":
-            self.clock[name] += LOOKING_UP
-        else:
-            self.clock[name] = before + (self.clock[name] - before) * math.exp(self.random.gauss(0, 0.12))
-            self.clock[name] += 0 if self.has_read else READING * min(N_READ, len(self.text.prompt))
-            self.has_read = True
-        return drafts
+MACHINES = {
+    "F16": Machine(
+        steps={1: 19.2, 2: 22, 3: 24.8, 4: 26.3, 5: 28.6, 6: 29.8, 8: 35.6, 10: 40.1, 12: 42.5, 16: 52.5, 32: 101}
+    ),
+    "Q8_0": Machine(
+        steps={1: 10.8, 2: 13.7, 3: 15.6, 4: 17.7, 5: 22, 6: 24.2, 8: 25.9, 10: 33, 12: 34.5, 16: 43.5, 32: 86}
+    ),
+    "Q4_0": Machine(steps={1: 9.8, 2: 13.3, 3: 18, 4: 18.7, 5: 23.5, 6: 28.1, 8: 32.7, 12: 45.9, 16: 54.1, 32: 104.9}),
+    "H200-F16": Machine(
+        steps={1: 1.03, 2: 1.61, 4: 1.83, 8: 1.95, 16: 2.14, 32: 2.70, 64: 3.20}, change=(1.0, 0.94), token=0.26, **GPU
+    ),
+    "H200-Q8_0": Machine(
+        steps={1: 1.18, 2: 1.29, 4: 1.55, 8: 1.81, 16: 3.48, 32: 4.1, 64: 5.1}, change=(2.9, 1.5), token=0.26, **GPU
+    ),
+    "H200-7B": Machine(
+        steps={1: 4.73, 2: 6.79, 4: 6.89, 8: 7.31, 16: 7.98, 32: 7.99, 64: 8.64}, change=(1.3, 1.0), token=0.3, **GPU
+    ),
+}
 
 
 @dataclass(slots=True)
-class Tally:
-    """Seconds and tokens by category."""
+class Text:
+    """A recorded text: its prompt, what the target wrote, and what each drafter would have proposed at every place."""
 
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    tokens: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    category: str
+    prompt: list[int]
+    written: list[int]
+    drafts: dict[str, list[Draft]] = field(default_factory=dict)
 
-    def add(self, category: str, seconds: float, n_tokens: int) -> None:
-        for name in (category, "overall"):
-            self.seconds[name] += seconds
-            self.tokens[name] += n_tokens
+
+# -- recording
+
+
+def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
+    """Texts of the target, and the draft model's own continuation at every place of them."""
+    model, _ = demo_copy("F16")
+    texts = []
+    with Engine(model, draft=draft_model(), n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
+        drafter = engine.core.drafting.drafters[MODEL]
+        for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
+            tokens = chat(engine, prompt.text)[:1500]
+            sampling = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
+            generation = engine.generate(tokens, max_tokens=n, sampling=sampling, speculative={"types": []})
+            written = [piece.token.id for chunk in generation for piece in chunk.pieces]
+            drafter.begin(0, tokens)
+            rows = []
+            for i in range(len(written)):
+                ask = Ask(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
+                draft = drafter.draft([ask])[0]
+                rows.append({"tokens": draft.tokens, "confidence": draft.confidence})
+            texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
+    path.write_text(json.dumps(texts))
+
+
+def load(path: Path) -> list[Text]:
+    texts = []
+    suffix = Suffix(SuffixParams())
+    for entry in json.loads(path.read_text()):
+        text = Text(entry.get("category", ""), entry["prompt"], entry["written"])
+        text.drafts[MODEL] = [Draft(r["tokens"], MODEL, r["confidence"]) for r in entry["model"]]
+        history = [*text.prompt]
+        suffix.begin(0, history)
+        text.drafts["suffix"] = []
+        for token in text.written:
+            history.append(token)
+            text.drafts["suffix"] += suffix.draft([Ask(0, history, 64)])
+        suffix.end(0, history)
+        texts.append(text)
+    return texts
+
+
+def drafted_by(kind: str, texts: list[Text], machine: Machine) -> tuple[list[Text], Machine]:
+    """The same texts with another draft model: the good one, one that says nothing true, one that is slow."""
+    if kind == "slow":
+        return texts, replace(machine, token=8 * machine.token)
+    if kind == "good":
+        return texts, machine
+    bad = [[Draft([-1] * len(d), MODEL, [0.05] * len(d)) for d in text.drafts[MODEL]] for text in texts]
+    return [replace(t, drafts={**t.drafts, MODEL: b}) for t, b in zip(texts, bad, strict=True)], machine
+
+
+# -- replaying
+
+
+@dataclass(slots=True)
+class SimSlot:
+    """One text being written."""
+
+    seq: int
+    text: Text
+    n_written: int = 1
+    draft: Proposal = field(default_factory=Proposal)
+    candidates: list[Draft] = field(default_factory=list)
+    has_read: bool = False
+
+    @property
+    def left(self) -> list[int]:
+        return self.text.written[self.n_written :]
+
+
+class SimPool:
+    """Recorded drafts that take as long as real ones do, by a virtual clock."""
+
+    def __init__(self, machine: Machine, random: Random, names: Sequence[str]) -> None:
+        self.machine = machine
+        self.random = random
+        self.now = 0.0
+        self._names = list(names)
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def continues(self, name: str) -> bool:
+        return name == MODEL
+
+    def token_seconds(self, name: str, n_slots: int) -> float:
+        return MS * self.machine.token / n_slots if name == MODEL else 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def ask(
+        self, name: str, slots: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
+    ) -> list[Draft]:
+        before, longest, drafts = self.now, 0, []
+        for slot, limit, rule in zip(slots, limits, rules, strict=True):
+            assert isinstance(slot, SimSlot)
+            draft = self._known(name, slot)
+            if name == MODEL:
+                draft = self._step_by_step(draft, limit, rule)
+                self.now += 0 if slot.has_read else MS * self.machine.reading * min(110, len(slot.text.prompt))
+                slot.has_read = True
+                longest = max(longest, len(draft))
+            drafts.append(draft.cut(max(0, limit)))
+            if drafts[-1].tokens:
+                slot.candidates.append(drafts[-1])
+        if name == MODEL:
+            self.now += MS * (self.machine.question + longest * self.machine.token)
+        else:
+            self.now += MS * self.machine.looking_up * len(slots)
+        self.now = before + (self.now - before) * math.exp(self.random.gauss(0, 0.12))
+        return drafts
+
+    def _known(self, name: str, slot: SimSlot) -> Draft:
+        """What a model would add to a look-up is known only where that is right; after a wrong one, a wrong guess."""
+        at, n_ahead = slot.n_written - 1, len(slot.draft)
+        if slot.left[:n_ahead] != slot.draft.tokens or at + n_ahead >= len(slot.text.written):
+            return Draft([-1], name, [0.5])
+        return slot.text.drafts[name][at + n_ahead]
+
+    @staticmethod
+    def _step_by_step(known: Draft, limit: int, rule: ShouldContinue | None) -> Draft:
+        n = 0
+        while n < min(limit, len(known)):
+            n += 1
+            if rule and not rule(known.cut(n)):
+                break
+        return known.cut(n)
+
+
+class Simulation:
+    """One policy on one machine: a group of texts of one category at a time, until the first of them is written."""
+
+    def __init__(self, machine: Machine, policy: Policy, names: Sequence[str], random: Random) -> None:
+        self.machine = machine
+        self.policy = policy
+        self.pool = SimPool(machine, random, names)
+        self.random = random
+        self.true = CostCurve({n: MS * ms for n, ms in machine.steps.items()}, 0.0, [MS * c for c in machine.change])
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.tokens: defaultdict[str, int] = defaultdict(int)
+
+    def run(self, texts: Sequence[Text], *, sampled: bool = False) -> None:
+        slots = [SimSlot(seq, text) for seq, text in enumerate(texts)]
+        for slot in slots:
+            self.policy.begin(slot.seq, sampled=sampled)
+        while all(slot.left for slot in slots):
+            self.step(slots)
+        for slot in slots:
+            self.policy.end(slot.seq)
+
+    def step(self, slots: list[SimSlot]) -> None:
+        start = self.pool.now
+        for slot in slots:
+            slot.draft = Proposal()
+            slot.candidates.clear()
+        budgets = [
+            DraftBudget(slot, len(slot.left) - 1, self.pool.names(), len(slot.text.prompt) + slot.n_written)
+            for slot in slots
+        ]
+        self.policy.propose(self.pool, budgets)
+        n_drafted = sum(len(slot.draft) for slot in slots)
+        size = self.policy.size(len(slots) + n_drafted)
+        seconds = self.step_seconds(size, sum(budget.n_context for budget in budgets) / len(slots))
+        n_emitted = sum(self.settle(slot) for slot in slots)
+        self.policy.observe_step(size, n_emitted, n_drafted, seconds)
+        for name in (slots[0].text.category, "overall"):
+            self.seconds[name] += self.pool.now - start + seconds
+            self.tokens[name] += n_emitted
+
+    def settle(self, slot: SimSlot) -> int:
+        emitted = slot.left[: n_right(slot.draft.tokens, slot.left) + 1]
+        self.policy.settled(slot, emitted)
+        slot.n_written += len(emitted)
+        return len(emitted)
+
+    def step_seconds(self, n: int, n_context: float) -> float:
+        """As they come on this machine, with its moods."""
+        m = self.machine
+        mood = math.exp(self.random.gauss(0, m.noise)) * (1.5 if self.random.random() < m.odd else 1)
+        seconds = self.true.predict(n) + self.true.changing(n) + MS * m.attention * n * n_context
+        self.true.passed(n)
+        return seconds * mood + MS * m.python
 
     def speed(self, category: str) -> float:
         return self.tokens[category] / self.seconds[category]
 
 
-def step_seconds(curve: CostCurve, n: int, n_context: int, random: Random) -> float:
-    """Every twentieth takes half as long again."""
-    mood = math.exp(random.gauss(0, 0.08)) * (1.5 if random.random() < 0.05 else 1)
-    return (curve.predict(n) + ATTENTION * n * n_context) * mood
+def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
+    n = 0
+    while n < min(len(draft), len(text)) and draft[n] == text[n]:
+        n += 1
+    return n
 
 
-def plain(texts: Iterable[Text], curve: CostCurve, random: Random) -> Tally:
-    tally = Tally()
+def auto(machine: Machine, random: Random) -> AutoPolicy:
+    """The policy with a warm-up that was a little off."""
+    true = CostCurve({n: MS * ms for n, ms in machine.steps.items()})
+    measured = {n: true.predict(n) * math.exp(random.gauss(0, machine.off)) + MS * machine.python for n in MEASURED}
+    return AutoPolicy(Planner(CostCurve(measured, None, [MS * c for c in machine.change])))
+
+
+class Constant(FixedPolicy):
+    """A drafter with its settings, taken literally: at most k tokens, each of at least this confidence."""
+
+    def __init__(self, k: int, p_min: float) -> None:
+        self.k, self.p_min = k, p_min
+
+    def propose(self, pool: Any, budgets: Sequence[DraftBudget]) -> None:
+        (name,) = pool.names()
+        rule = lambda draft: draft.confidence[-1] >= self.p_min  # noqa: E731
+        limits = [min(self.k, budget.limit) for budget in budgets]
+        for budget, draft in zip(
+            budgets, pool.ask(name, [b.slot for b in budgets], limits, [rule] * len(budgets)), strict=True
+        ):
+            n = next((i for i, c in enumerate(draft.confidence) if c < self.p_min), len(draft))
+            budget.slot.draft = Proposal()
+            budget.slot.draft.add(draft.cut(n))
+
+
+FIXED = {
+    "draft:4:0.4": (MODEL, 4, 0.4),
+    "draft:8:0.6": (MODEL, 8, 0.6),
+    "suffix:4:0.5": ("suffix", 4, 0.5),
+    "suffix:16:0.2": ("suffix", 16, 0.2),
+}
+
+
+def groups(texts: Sequence[Text], n: int) -> list[list[Text]]:
+    by: defaultdict[str, list[Text]] = defaultdict(list)
     for text in texts:
-        for i in range(1, len(text.written)):
-            tally.add(text.category, step_seconds(curve, 1, len(text.prompt) + i, random) + PLAIN, 1)
-    return tally
+        by[text.category].append(text)
+    rows = [[row[i : i + n] for i in range(0, len(row) - n + 1, n)] for row in by.values()]
+    return [row[i] for i in range(max(map(len, rows))) for row in rows if i < len(row)]
 
 
-def auto(texts: Iterable[Text], curve: CostCurve, random: Random) -> Tally:
-    machine, tally = Clocked(random), Tally()
-    measured = CostCurve()
-    measured.learn({n: curve.predict(n) * math.exp(random.gauss(0, OFF)) for n in SIZES + SELDOM})
-    policy = AutoPolicy(Planner(measured, CostCurve({1: MS, 8: 2 * MS, 128: 15 * MS})))
-    for text in texts:
-        machine.begin(text)
-        slot = Slot(0, tokens=[*text.prompt, text.written[0]], n_prompt=len(text.prompt))
-        slot.request = Request(prompt=text.prompt, on_event=lambda event: None)
-        slot.stats = {name: DrafterStats(name) for name in machine.names()}
-        while slot.n_generated < len(text.written):
-            step(machine, policy, slot, curve, tally)
-        policy.ended(slot)
-    return tally
+def replayed(
+    texts: list[Text], machine: Machine, policy: Policy, names: Sequence[str], n_slots: int, seed: int, sampled: bool
+) -> Simulation:
+    simulation = Simulation(machine, policy, names, Random(seed))
+    for group in groups(texts, n_slots):
+        simulation.run(group, sampled=sampled)
+    return simulation
 
 
-def step(machine: Clocked, policy: AutoPolicy, slot: Slot, curve: CostCurve, tally: Tally) -> None:
-    slot.draft = Proposal()
-    slot.offers.clear()
-    left = machine.text.written[slot.n_generated :]
-    before = dict(machine.clock)
-    policy.propose(machine, [Want(slot, max(0, len(left) - 1))])
-    emitted = left[: n_right(slot.draft.tokens, left) + 1]
-    seconds = step_seconds(curve, 1 + len(slot.draft), len(slot.tokens), machine.random)
-    python = PLAIN + (POLICY if machine.clock["suffix"] > before["suffix"] else RESTING)
-    drafting = sum(machine.clock.values()) - sum(before.values())
-    tally.add(machine.text.category, seconds + python + drafting, len(emitted))
-    policy.settled(slot, emitted)
-    policy.spent(1 + len(slot.draft), len(emitted), seconds)
-    slot.tokens.extend(emitted)
+def compare(
+    texts: list[Text], machine: Machine, n_slots: int, runs: int, *, sampled: bool, fixed: bool
+) -> dict[str, dict[str, float]]:
+    """By method and category: speed against none, averaged over runs with other moods each."""
+    out: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for seed in range(runs):
+        plain = replayed(texts, machine, FixedPolicy(), [], n_slots, seed, sampled)
+        found = {
+            "auto": replayed(texts, machine, auto(machine, Random(seed)), ["suffix", MODEL], n_slots, seed, sampled)
+        }
+        if fixed:
+            found |= {
+                label: replayed(texts, machine, Constant(k, p), [name], n_slots, seed, sampled)
+                for label, (name, k, p) in FIXED.items()
+            }
+        for label, simulation in found.items():
+            for category in simulation.tokens:
+                out[label][category] += simulation.speed(category) / plain.speed(category) / runs
+    return {label: dict(row) for label, row in out.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("texts", type=Path, nargs="+")
-    parser.add_argument("--runs", type=int, default=8, help="with other moods each")
+    parser.add_argument("texts", type=Path, nargs="*")
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--prompts", type=int, default=36)
+    parser.add_argument("-n", type=int, default=160)
+    parser.add_argument("--temp", type=float, default=0.0)
+    parser.add_argument("--machines", default=",".join(MACHINES))
+    parser.add_argument("--slots", default="1")
+    parser.add_argument("--drafts", default="good", help="good, useless, slow")
+    parser.add_argument("--runs", type=int, default=2, help="with other moods each")
+    parser.add_argument("--fixed", action="store_true", help="beside settings taken literally")
     args = parser.parse_args()
+    if args.record:
+        record(args.record, args.prompts, args.n, args.temp)
+        return
+    result: dict[str, Any] = {}
     for path in args.texts:
         texts = load(path)
         categories = [*dict.fromkeys(text.category for text in texts), "overall"]
-        table = Table("auto / none", *categories, title=path.name)
-        for name, sizes in CURVES.items():
-            curve = CostCurve({n: MS * ms for n, ms in sizes.items()})
-            found = [(auto(texts, curve, Random(i)), plain(texts, curve, Random(i))) for i in range(args.runs)]
-            ratios = [sum(a.speed(c) / p.speed(c) for a, p in found) / len(found) for c in categories]
-            table.add_row(name, *(f"{ratio:.3f}" for ratio in ratios))
-        Console().print(table)
+        table = Table("against none", *categories, title=path.name)
+        for name in args.machines.split(","):
+            for kind in args.drafts.split(","):
+                for n_slots in map(int, args.slots.split(",")):
+                    own, machine = drafted_by(kind, texts, MACHINES[name])
+                    found = compare(own, machine, n_slots, args.runs, sampled="sampled" in path.name, fixed=args.fixed)
+                    for label, row in found.items():
+                        key = f"{name} {kind} x{n_slots} {label}"
+                        result[f"{path.stem} {key}"] = row
+                        table.add_row(key, *(f"{row[c]:.3f}" if c in row else "" for c in categories))
+        Console(width=WIDTH).print(table)
+    means = [row["overall"] for row in result.values()]
+    print(json.dumps({"mean_overall": sum(means) / max(1, len(means)), "rows": result}))
 
 
 if __name__ == "__main__":

@@ -119,11 +119,12 @@ class SpeculativeParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftModelParams:
-    """`draft-simple`. The window counts tokens of history the draft sees; 0 = as many as it was trained for."""
+    """`draft-simple`. The window counts tokens of history the draft sees; 0 = as many as it was trained for. A p_min of
+    None is 0.75, or what pays under the auto policy."""
 
     n_max: int = 16
     n_min: int = 0
-    p_min: float = 0.75
+    p_min: float | None = None
     window: int = 1024
     n_batch: int = 2048
     n_keep: int = 4
@@ -131,7 +132,7 @@ class DraftModelParams:
     def __post_init__(self) -> None:
         check_range("draft n_max", self.n_max, 0, 1024)
         check_range("draft n_min", self.n_min, 0, 1024)
-        check_range("draft p_min", self.p_min, 0.0, 1.0)
+        check_range("draft p_min", self.p_min or 0.0, 0.0, 1.0)
         check(self.window >= 0, f"the draft's context must be 0 (its own) or more, got {self.window}")
         check(self.window == 0 or self.window >= 64, f"a draft window under 64 tokens is of no use, got {self.window}")
         check_range("draft batch size", self.n_batch, 32, 2**20)

@@ -30,32 +30,34 @@ from paceline.config import (
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter
 from paceline.drafters.draft_model import DraftModel, check_vocab, sharpness
-from paceline.engine.auto import POOR, AutoPolicy
-from paceline.engine.costs import CostCurve
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
 from paceline.engine.loop import EngineLoop
-from paceline.engine.planner import Planner
-from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Request
 from paceline.engine.stats import DrafterStats
-from paceline.engine.warmup import warm_up
+from paceline.engine.warmup import IdleMeasuring, Measurement, warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation, stop_check
-from paceline.interview import interview, script
 from paceline.llama.context import Context
 from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
+from paceline.planner.base import Policy
+from paceline.planner.costs import CostCurve
+from paceline.planner.fixed import FixedPolicy
+from paceline.planner.planner import Planner
+from paceline.planner.policy import AutoPolicy
+from paceline.probe import POOR, probe, question
 from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.grammar import Grammar, GrammarCompiler
 
 log = logging.getLogger("paceline")
 
 MEASURING = 0.55  # seconds for the target's cost curve, before the first request
-INTERVIEW = 0.6  # seconds that the target may take to judge the draft model
 READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
+LARGE = 128  # tokens in a batch where each costs as little as it ever will
+HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
 Prompt = str | bytes | Sequence[int]
 Owned = TypeVar("Owned", Model, Context)
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -113,6 +115,7 @@ class Engine:
         self.settings = settings
         self._own_drafters = drafters
         self._closers: list[Callable[[], None]] = []
+        self._draft_costs = CostCurve()
         try:
             self._build(settings, on_progress)
         except BaseException:
@@ -135,7 +138,7 @@ class Engine:
         self._drafter = self._draft_model(params)
         drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._drafter)]
         self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy, self.vocab.eog), params)
-        self.loop = EngineLoop(self.core)
+        self.loop = EngineLoop(self.core, self._idle_measuring())
         self._closers.append(self.loop.close)
 
     def _open_draft(self, settings: Settings, shape: dict[str, Any]) -> Context:
@@ -150,37 +153,36 @@ class Engine:
         context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **shape)
         return self._owned(Context(model, context))
 
-    def _policy(self, settings: Settings, types: Sequence[str]) -> FixedPolicy | AutoPolicy:
+    def _policy(self, settings: Settings, types: Sequence[str]) -> Policy:
         """Literal flags, or a planner with this machine's cost curves, measured now or kept from an earlier run."""
         if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
             return FixedPolicy()
-        target, draft = self._curve(self.context, MEASURING), self._curve(self.draft_context, MEASURING / 8)
-        policy = AutoPolicy(Planner(target, draft, exact=settings.engine.exact))
+        target = self._curve(self.context, MEASURING)
+        policy = AutoPolicy(Planner(target, least=2 if settings.engine.exact else 0))
         if self.draft_context:
-            self._interview(self.draft_context, policy)
+            self._draft_costs = self._curve(self.draft_context, MEASURING / 4)
+            self._probe(self.draft_context, policy)
         return policy
 
-    def _interview(self, draft: Context, policy: AutoPolicy) -> None:
+    def _probe(self, draft: Context, policy: AutoPolicy) -> None:
         """Tell the policy how far the draft model can be trusted, and people if it cannot."""
-        tokens, n_asked = script(self.vocab, (lambda: self.chat_template) if self.model.chat_template else None)
-        curve = policy.planner.target
-        opinions = WORKER.call(lambda: interview(self.context, draft, curve, tokens, n_asked, INTERVIEW))
-        policy.hear(DraftModel.name, opinions)
-        if policy.agreement is not None and policy.agreement < POOR:
+        asked = question(self.vocab, (lambda: self.chat_template) if self.model.chat_template else None)
+        opinions = WORKER.call(lambda: probe(self.context, draft, asked, self.vocab.eog))
+        policy.set_agreement(DraftModel.name, opinions, self._draft_costs.predict(1))
+        agreement = policy.agreement.get(DraftModel.name, 1.0)
+        if agreement < POOR:
             log.warning(
                 "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. "
                 "A smaller model of the target's own family does better.",
                 Path(draft.model.path).name,
-                100 * policy.agreement,
+                100 * agreement,
             )
 
-    def _curve(self, context: Context | None, seconds: float) -> CostCurve:
-        if context is None:
-            return CostCurve()
+    def _curve(self, context: Context, seconds: float) -> CostCurve:
         path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
-        curve = CostCurve.load(path)
+        curve = CostCurve.load(path, context.about)
         WORKER.call(lambda: warm_up(context, curve, seconds))
-        self._closers.append(lambda: curve.save(path))
+        self._closers.append(lambda: curve.save(path, context.about))
         return curve
 
     def _draft_model(self, params: EngineParams) -> DraftModel | None:
@@ -190,11 +192,19 @@ class Engine:
         return DraftModel(
             self.draft_context,
             params.drafters.draft_model,
+            self._draft_costs,
             exact=params.exact,
             sharpness=sharpness(self.draft_context.model, self.model),
-            n_worth=worth_reading(planner) if planner and not params.exact else None,
-            on_step=planner.draft.observe if planner else None,
+            n_worth=worth_reading(planner, self._draft_costs) if planner and not params.exact else None,
         )
+
+    def _idle_measuring(self) -> IdleMeasuring | None:
+        if not isinstance(self.policy, AutoPolicy):
+            return None
+        measured = [(Measurement(self.context, self.policy.planner.target), self.core.idle_place)]
+        if self._drafter and self.draft_context:
+            measured.append((Measurement(self.draft_context, self._draft_costs), self._drafter.idle_place))
+        return IdleMeasuring(measured)
 
     def _owned(self, resource: Owned) -> Owned:
         self._closers.append(resource.close)
@@ -251,13 +261,14 @@ class Engine:
             "policy": "auto",
             "speedup": self.speedup,
             "target_ms": {n: 1e3 * s for n, s in planner.target.sizes.items()},
-            "draft_ms": {n: 1e3 * s for n, s in planner.draft.sizes.items()},
-            "attention": planner.target.attention,
+            "draft_ms": {n: 1e3 * s for n, s in self._draft_costs.sizes.items()},
+            "change_ms": [1e3 * s for s in planner.target.change],
+            "attention": planner.target.drift.attention,
             "predicted_ms": 1e3 * planner.predicted,
             "actual_ms": 1e3 * planner.actual,
-            "chance": self.policy.beliefs.means(),
+            "p_accept": self.policy.acceptance.means(),
             "agreement": self.policy.agreement,
-            "off": sorted(self.policy.off),
+            "resting": sorted(self.policy.resting),
         }
 
     def tokenize(self, text: str | bytes) -> list[int]:
@@ -375,9 +386,14 @@ class Engine:
         self.close()
 
 
-def worth_reading(planner: Planner) -> Callable[[int], int]:
-    """How many tokens of a prompt the draft model should read for an answer of this length."""
-    return lambda n_left: planner.n_affordable(READING * min(n_left, USUAL_ANSWER))
+def worth_reading(planner: Planner, draft: CostCurve) -> Callable[[int], int]:
+    """How many tokens of a prompt the draft model should read for an answer of this length; never a handful."""
+
+    def n_worth(n_left: int) -> int:
+        seconds = READING * min(n_left, USUAL_ANSWER) * planner.plain_seconds / planner.n_slots
+        return max(HANDFUL, int(seconds * LARGE / max(1e-9, draft.predict(LARGE))))
+
+    return n_worth
 
 
 def default_types(has_draft: bool) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Ask:
 
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
     `ahead` are tokens another drafter has proposed already; go on after them.
-    `go_on`, where given, says from the draft so far whether one more token can pay; `p_min` counts otherwise.
+    `should_continue`, where given, says from the draft so far whether one more token can pay; `p_min` counts otherwise.
     `n_left` is how long the text may still become, at most.
     """
 
@@ -51,7 +51,7 @@ class Ask:
     noise: Noise | None = None
     ahead: Sequence[int] = ()
     grammar: Constraint | None = None
-    go_on: Callable[[Draft], bool] | None = None
+    should_continue: Callable[[Draft], bool] | None = None
     n_left: int = NO_LIMIT
 
 
@@ -71,8 +71,25 @@ class Draft:
         return Draft(self.tokens[:n], self.source, self.confidence[:n])
 
 
+class Costs(Protocol):
+    """What a drafter's own steps cost."""
+
+    @property
+    def price(self) -> float:
+        """What changing the size of batches costs."""
+
+    def predict(self, n: int) -> float:
+        """Seconds for a batch of n tokens, after others of its size."""
+
+    def observe(self, n: int, seconds: float) -> object:
+        """A batch of n tokens took this long."""
+
+
 class Drafter(Protocol):
-    """One algorithm. `begin` and `end` bracket a request in sequence `seq`."""
+    """One algorithm. `begin` and `end` bracket a request in sequence `seq`.
+
+    One that computes token by token keeps what its steps cost in `costs`; it is asked to continue what others began.
+    """
 
     name: str
 

@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from paceline.config import DraftModelParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Ask, Costs, Draft
 from paceline.drafters.guess import guess
 from paceline.errors import VocabMismatch
 from paceline.llama.context import Context
@@ -24,6 +24,7 @@ from paceline.llama.lib import Floats
 from paceline.llama.model import Model, Vocab
 
 SHARPER = 0.3  # measured: a draft a tenth of the target's size agrees most often when its logits count 1.3 times
+P_MIN = 0.75  # where nobody says otherwise
 SLIDE = 16  # a sixteenth at a time: less often would cost context, more often time
 EXACT_CHUNK = 60  # small batches agree to the last bit on a CPU, see docs/architecture.md
 
@@ -91,18 +92,17 @@ class DraftModel:
         self,
         context: Context,
         params: DraftModelParams,
+        costs: Costs,
         *,
         exact: bool = False,
         sharpness: float = 1.0,
         n_worth: Callable[[int], int] | None = None,
-        on_step: Callable[[int, float], object] | None = None,
     ) -> None:
         """`n_worth` says how much of a new text is worth reading when so many tokens may follow it; all that the window
-        holds where nobody says. `on_step` hears of every draft step: how many tokens it computed, and how long it
-        took."""
+        holds where nobody says. `costs` hear of every draft step."""
         self.context = context
         self.sharpness = sharpness
-        self._on_step = on_step
+        self.costs = costs
         self.params = params
         self.exact = exact
         trained = context.model.n_ctx_train or context.n_ctx_seq
@@ -135,6 +135,11 @@ class DraftModel:
         (skipped, *cached), _ = self.context.load(seq, path)
         self._views[seq] = View(self.n_keep, cached, skipped)
 
+    def idle_place(self) -> tuple[int, int]:
+        """The sequence of which least is cached, and how much that is."""
+        seq = min(range(len(self._views)), key=lambda seq: len(self._views[seq].cached))
+        return seq, len(self._views[seq].cached)
+
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to do: the next draft compares the cache with the text."""
 
@@ -149,6 +154,8 @@ class DraftModel:
         limits = [min(ask.n_max, self.params.n_max, self.window // 4) for ask in asks]
         feeds = [self._catch_up(ask, limit) for ask, limit in zip(asks, limits, strict=True)]
         alive = list(range(len(asks)))
+        if len(asks) == 1:
+            self._catch_up_slowly(asks[0].seq, feeds[0])
         while alive:
             start = perf_counter()
             n_fed = sum(len(feeds[i]) for i in alive)
@@ -156,8 +163,7 @@ class DraftModel:
             alive = [i for i, row in zip(alive, rows, strict=True) if self._extend(asks[i], drafts[i], row, limits[i])]
             for i in alive:
                 feeds[i] = [drafts[i].tokens[-1]]
-            if self._on_step:
-                self._on_step(n_fed, perf_counter() - start)
+            self.costs.observe(n_fed, perf_counter() - start)
         return [draft if len(draft) >= self.params.n_min else Draft(source=self.name) for draft in drafts]
 
     def _extend(self, ask: Ask, draft: Draft, row: Floats, limit: int) -> bool:
@@ -170,13 +176,15 @@ class DraftModel:
         draft.confidence.append(confidence)
         if len(draft) >= limit or token in self._eog:
             return False
-        return ask.go_on is None or ask.go_on(draft)
+        return ask.should_continue is None or ask.should_continue(draft)
 
     def _least(self, ask: Ask) -> float:
-        """Confidence below which a token is dropped: the request's wish, else ours, unless a planner decides."""
+        """Confidence below which a token is dropped: as the request or the user says, else ours without a planner."""
         if ask.p_min is not None:
             return ask.p_min
-        return self.params.p_min if ask.go_on is None else 0.0
+        if self.params.p_min is not None:
+            return self.params.p_min
+        return P_MIN if ask.should_continue is None else 0.0
 
     # -- the window
 
@@ -225,6 +233,15 @@ class DraftModel:
         view.cached, view.n_sure, view.skipped = [], 0, max(0, n_text - view.n_keep - n_latest)
 
     # -- computing
+
+    def _catch_up_slowly(self, seq: int, feed: list[int]) -> None:
+        """All but the last token, one by one where that is quicker: on a GPU the graph for one is warm, and leaving it
+        costs more than a few tokens do."""
+        costs, n = self.costs, len(feed)
+        while len(feed) > 1 and costs.price and n * costs.predict(1) < costs.predict(n) + costs.price:
+            start = perf_counter()
+            self._decode([(seq, [feed.pop(0)])], n_outputs=1)
+            costs.observe(1, perf_counter() - start)
 
     def _feed(self, seqs: list[int], feeds: list[list[int]]) -> list[Floats]:
         """Compute each sequence's tokens; returns the logits after the last of each."""

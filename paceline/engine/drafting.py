@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from paceline.config import SamplingParams
-from paceline.drafters.base import NO_LIMIT, Ask, Draft, Drafter, Noise
+from paceline.drafters.base import NO_LIMIT, Ask, Costs, Draft, Drafter, Noise
 from paceline.drafters.grammar import GrammarDrafter
-from paceline.engine.auto import AutoPolicy
-from paceline.engine.policy import FixedPolicy, GoOn, Want
-from paceline.engine.proposal import Proposal
+from paceline.drafters.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 
 log = logging.getLogger("paceline")
 
@@ -25,12 +24,12 @@ log = logging.getLogger("paceline")
 class Drafting:
     """All drafters of the engine, and the policy that chooses among them."""
 
-    def __init__(
-        self, drafters: Sequence[Drafter], policy: FixedPolicy | AutoPolicy, eog: frozenset[int] = frozenset()
-    ) -> None:
+    def __init__(self, drafters: Sequence[Drafter], policy: Policy, eog: frozenset[int] = frozenset()) -> None:
         """`eog` are the tokens that end a text: drafts are cut after them."""
         self._eog = eog
         self.drafters = {drafter.name: drafter for drafter in drafters}
+        self._costs: dict[str, Costs | None] = {drafter.name: getattr(drafter, "costs", None) for drafter in drafters}
+        self._slots: dict[int, Slot] = {}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
 
@@ -40,23 +39,26 @@ class Drafting:
         if slot.request and slot.request.grammar is None:
             wanted = [name for name in wanted if name != GrammarDrafter.name]
         slot.stats = {name: DrafterStats(name) for name in wanted}
+        self.policy.begin(slot.seq, sampled=slot.request is not None and slot.request.sampling.temperature > 0)
         for name in wanted:
             with self._guard(name), self._timed(name, slot, "begin_ms"):
                 self.drafters[name].begin(slot.seq, slot.tokens)
 
     def propose(self, slots: list[Slot], rooms: list[int]) -> None:
-        """Give each slot something to check, where it pays. `rooms` are the most each may have."""
-        wants = []
-        for slot, room in zip(slots, rooms, strict=True):
-            slot.draft = Proposal()
-            slot.offers.clear()
-            n_max = slot.wishes.n_max
-            limit = room if n_max is None else min(room, n_max)
-            wants.append(Want(slot, limit if slot.stats else 0))
-        if any(want.limit > 0 for want in wants):
-            self.policy.propose(self, wants)
-        for want in wants:
-            want.slot.draft.cut(max(0, want.limit))
+        self._slots = {slot.seq: slot for slot in slots}
+        budgets = [self._budget(slot, room) for slot, room in zip(slots, rooms, strict=True)]
+        if any(budget.limit > 0 for budget in budgets):
+            self.policy.propose(self, budgets)
+        for budget in budgets:
+            budget.slot.draft.cut(max(0, budget.limit))
+
+    @staticmethod
+    def _budget(slot: Slot, room: int) -> DraftBudget:
+        slot.draft = Proposal()
+        slot.candidates.clear()
+        wishes = slot.wishes
+        limit = room if wishes.n_max is None else min(room, wishes.n_max)
+        return DraftBudget(slot, limit if slot.stats else 0, slot.stats, len(slot.tokens), wishes.n_min or 0)
 
     # -- what policies ask for
 
@@ -64,20 +66,33 @@ class Drafting:
         """Drafters that are on, in the registry's order."""
         return list(self.drafters)
 
-    def ask(self, name: str, slots: list[Slot], limits: list[int], go_on: Sequence[GoOn | None]) -> list[Draft]:
+    def continues(self, name: str) -> bool:
+        return self._costs[name] is not None
+
+    def token_seconds(self, name: str, n_slots: int) -> float:
+        costs = self._costs[name]
+        return costs.predict(n_slots) / n_slots if costs else 0.0
+
+    def clock(self) -> float:
+        return perf_counter()
+
+    def ask(
+        self, name: str, drafted: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
+    ) -> list[Draft]:
         """One drafter's drafts for these slots, each going on after what the slot's proposal has already."""
         start = perf_counter()
-        asks = [ask_for(slot, limit, rule) for slot, limit, rule in zip(slots, limits, go_on, strict=True)]
+        slots = [self._slots[each.seq] for each in drafted]
+        asks = [ask_for(slot, limit, rule) for slot, limit, rule in zip(slots, limits, rules, strict=True)]
         try:
             drafts = [self._cut(d, ask) for d, ask in zip(self.drafters[name].draft(asks), asks, strict=True)]
         except Exception:
             self._switch_off(name)
             drafts = [Draft(source=name) for _ in slots]
         ms = 1e3 * (perf_counter() - start)
-        for slot, ask, draft in zip(slots, asks, drafts, strict=True):
+        for slot, draft in zip(slots, drafts, strict=True):
             slot.stats[name].asked(1, ms / len(slots))
             if draft.tokens:
-                slot.offers.append((tuple(ask.ahead), draft))
+                slot.candidates.append(draft)
         self.stats[name].asked(len(slots), ms)
         return drafts
 
@@ -86,10 +101,6 @@ class Drafting:
         if not self._eog.isdisjoint(draft.tokens):
             draft = draft.cut(next(i for i, token in enumerate(draft.tokens, start=1) if token in self._eog))
         return allowed(draft, ask)
-
-    def seconds(self, name: str) -> float:
-        """Time this drafter has spent drafting so far."""
-        return self.stats[name].draft_ms / 1e3
 
     # -- what became of it
 
@@ -104,7 +115,7 @@ class Drafting:
                     self.drafters[draft.source].accept(slot.seq, draft, n_right)
 
     def end(self, slot: Slot) -> None:
-        self.policy.ended(slot)
+        self.policy.end(slot.seq)
         for name in [name for name in slot.stats if name in self.drafters]:
             with self._guard(name):
                 self.drafters[name].end(slot.seq, slot.tokens)
@@ -135,14 +146,12 @@ class Drafting:
             setattr(stats, field, getattr(stats, field) + ms)
 
 
-def ask_for(slot: Slot, n_max: int, go_on: GoOn | None) -> Ask:
+def ask_for(slot: Slot, n_max: int, rule: ShouldContinue | None) -> Ask:
     request = slot.request
     assert request and slot.sampler
     noise = noise_of(request.sampling, slot.sampler.seed)
     n_left = NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated
-    return Ask(
-        slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, request.grammar, go_on, n_left
-    )
+    return Ask(slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, request.grammar, rule, n_left)
 
 
 def allowed(draft: Draft, ask: Ask) -> Draft:

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from paceline.config import EngineParams
+from paceline.drafters.proposal import Proposal
 from paceline.engine.constrained import Constrained
 from paceline.engine.drafting import Drafting
 from paceline.engine.memory import Cells, Memory
-from paceline.engine.proposal import Proposal
 from paceline.engine.request import Emitted, Failed, Finished, Request, Timings, Token
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
@@ -56,6 +56,7 @@ class Engine:
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
         self.queue = Queue(params.n_queue)
         self.n_steps = 0
+        self.n_finished = 0
         self.seconds = 0.0  # spent in steps that went on with an answer
         self._batch = target.new_batch()
         self._eog = vocab.eog
@@ -104,13 +105,19 @@ class Engine:
         start = perf_counter()
         n_tokens = sum(len(work.tokens) for work in works)
         n_prompt = sum(len(work.tokens) for work in works if not work.slot.generating)
+        n_drafted = sum(len(work.slot.draft) for work in works)
+        if not (n_prompt or self.exact):
+            self._pad(works, self.drafting.policy.size(n_tokens) - n_tokens)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         seconds = perf_counter() - start
         if n_prompt < n_tokens and works:
             self.scheduler.prompts.observe(n_prompt, seconds)
-        if not n_prompt and works:
-            self.drafting.policy.spent(n_tokens, n_emitted, seconds)
+        size = self._batch.n_tokens
+        if works and n_prompt:
+            self.drafting.policy.passed(size)
+        elif works:
+            self.drafting.policy.observe_step(size, n_emitted, n_drafted, seconds)
 
     # -- admit
 
@@ -184,8 +191,18 @@ class Engine:
             works.clear()
             return NO_ROWS
 
+    def _pad(self, works: list[Work], n: int) -> None:
+        """Fill the batch up to a size whose graph is warm, where there is room: the rows are never looked at."""
+        slot = works[-1].slot
+        n_used = sum(len(work.tokens) for work in works)
+        free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
+        if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
+            works[-1].n_padding = n
+
     def _padded(self, work: Work) -> Work:
         """A lone token takes other kernels than two do; in exact mode none is alone."""
+        if work.n_padding:
+            return Work(work.slot, work.tokens + work.tokens[-1:] * work.n_padding, work.n_outputs + work.n_padding)
         if not self.exact or len(work.tokens) > 1:
             return work
         return Work(work.slot, work.tokens * 2, 2 * work.n_outputs)
@@ -208,7 +225,7 @@ class Engine:
         """Bring the slot to where the text now stands; returns how many tokens were emitted."""
         slot = work.slot
         n_before = slot.n_computed
-        slot.n_computed = n_before + max(len(work.tokens), 2 if self.exact else 1)
+        slot.n_computed = n_before + max(len(work.tokens) + work.n_padding, 2 if self.exact else 1)
         if not work.n_outputs:
             self._keep_prompt(slot, n_before + len(work.tokens))
             return 0
@@ -229,7 +246,7 @@ class Engine:
         """Bring slot, memory and drafters to the new text, then tell the client."""
         n_known = len(slot.tokens)
         n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
-        if slot.offers:
+        if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
         reason = self._reason_to_end(slot, tokens)
         slot.tokens.extend(tokens)
@@ -281,6 +298,11 @@ class Engine:
         request.on_event(Emitted(tuple(out)))
 
     # -- slots between requests
+
+    def idle_place(self) -> tuple[int, int]:
+        """The slot that remembers least, and how much that is."""
+        slot = min(self.slots, key=lambda slot: slot.n_computed)
+        return slot.seq, slot.n_computed
 
     def idle_tokens(self, seq: int) -> list[int]:
         """What an idle slot remembers."""
@@ -334,6 +356,7 @@ class Engine:
         assert slot.request and slot.sampler
         self.drafting.end(slot)
         request, slot.request = slot.request, None
+        self.n_finished += 1
         slot.sampler.close()
         slot.sampler = None
         return request

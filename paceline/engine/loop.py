@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from paceline.engine.engine import Engine
 from paceline.engine.request import Failed, Request, Timings
+from paceline.engine.warmup import IdleMeasuring
 from paceline.engine.worker import WORKER
 from paceline.errors import EngineClosed, PacelineError
 
@@ -20,8 +21,9 @@ Result = TypeVar("Result")
 class EngineLoop:
     """Everything that touches the engine happens on the worker's thread; `submit` and `close` may come from any."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, idle: IdleMeasuring | None = None) -> None:
         self.engine = engine
+        self._idle = idle
         self._arriving: deque[Request] = deque()
         self._lock = threading.Lock()
         self._closed = False
@@ -67,13 +69,13 @@ class EngineLoop:
         """Take over arrived requests and compute one step, if there is one to compute; says whether there is more."""
         self._take_over()
         if not self.engine.busy:
-            return False
+            return self._idle is not None and self._idle.turn(self.engine.n_finished)
         try:
             self.engine.step()
         except Exception as error:
             log.exception("a step failed; its requests are given up")
             self.engine.fail_all(error)
-        return self.engine.busy
+        return self.engine.busy or self._idle is not None
 
     def _take_over(self) -> None:
         with self._lock:

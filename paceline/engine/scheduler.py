@@ -19,12 +19,13 @@ PLAIN_RATE = 0.1
 
 @dataclass(slots=True)
 class Work:
-    """Consecutive tokens of one slot to compute; logits are wanted for the last `n_outputs`."""
+    """Consecutive tokens of one slot to compute; logits are wanted for the last `n_outputs`. Padding comes after."""
 
     slot: Slot
     tokens: list[int]
     n_outputs: int
     row: int = 0
+    n_padding: int = 0
 
 
 class Queue:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from paceline.config import SpeculativeParams
 from paceline.drafters.base import Draft
-from paceline.engine.proposal import Proposal
+from paceline.drafters.proposal import Proposal
 from paceline.engine.request import Request, Timings
 from paceline.engine.stats import DrafterStats
 from paceline.llama.sampler import Sampler
@@ -27,8 +27,8 @@ class Clock:
 class Slot:
     """tokens = prompt + generated; tokens[:n_computed] are in the target's memory.
 
-    `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border. `offers` are all
-    drafts made for the next step, each with the tokens it goes on after, whether they are checked or not.
+    `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border. `candidates` are
+    all drafts made for the next step, whether they are checked or not.
     """
 
     seq: int
@@ -42,7 +42,7 @@ class Slot:
     request: Request | None = None
     sampler: Sampler | None = None
     draft: Proposal = field(default_factory=Proposal)
-    offers: list[tuple[tuple[int, ...], Draft]] = field(default_factory=list)
+    candidates: list[Draft] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
     stats: dict[str, DrafterStats] = field(default_factory=dict)
 

@@ -1,21 +1,26 @@
-"""Measuring a context's cost curve before the first request, in a second at most."""
+"""Measuring a context's cost curve: before the first request in a second at most, and again while nobody waits.
+
+Each size is computed three times in a row. The third tells what it costs, the first two what the change to it adds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import mean, median
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from statistics import median
 from time import perf_counter
 from typing import Protocol
 
-from paceline.engine.costs import CostCurve
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
+from paceline.planner.costs import WARM, CostCurve
 
 TOKEN = 1
-SIZES = (1, 2, 4, 8)  # few, so that there is time to measure each several times
-SELDOM = (6, 16)  # in every third round
-EVERY = 3
+SIZES = (1, 2, 4, 8, 16, 32)
+N_IDLE = 3  # rounds of a measurement between requests
+Place = Callable[[], tuple[int, int]]  # a sequence to measure after, and how long it is
+Runs = list[float]  # seconds of one size, several times in a row
 
 
 class Computes(Protocol):
@@ -31,44 +36,130 @@ class Computes(Protocol):
 
 def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
     """Measure sizes in turn until the time is up; of a slow model only those that fit."""
-    sizes = sorted(n for n in SIZES + SELDOM if n <= min(context.n_batch, context.n_ctx_seq - 1))
-    if not sizes:
-        return
-    timer = Timer(context)
-    timer.take(2)
+    measurement = Measurement(context, curve)
+    timer = measurement.timer
+    timer.take(1)
+    plain = timer.take(1)
     until = perf_counter() + seconds
-    first: dict[int, float] = {}
-    for n in sizes:
-        if not first or perf_counter() + n * first[1] < until:
-            first[n] = timer.take(n)
-    often = [n for n in first if n in SIZES]
-    rounds = [first]
-    while perf_counter() + sum(first[n] for n in often) < until:
-        rounds.append({n: timer.take(n) for n in (often if len(rounds) % EVERY else first)})
-    curve.learn(typical(rounds, often))
+    while True:
+        n_rounds = len(measurement.rounds)
+        for n in measurement.sizes:
+            if perf_counter() + n * plain > until and (n_rounds or n > SIZES[1]):
+                break
+            measurement.take(n)
+        else:
+            measurement.end_round()
+            continue
+        break
+    measurement.conclude()
 
 
-def typical(rounds: Sequence[Mapping[int, float]], often: Sequence[int]) -> dict[int, float]:
-    """The median of each size, as if the machine had been equally quick in all rounds: it has its moods, on a shared
-    machine every tenth step or so takes half as long again, and some sizes are measured seldom."""
-    moods = [mean(math.log(found[n]) for n in often) for found in rounds]
+class Measurement:
+    """Runs of every size, round by round, until they are taken over into the curve."""
+
+    def __init__(self, context: Computes, curve: CostCurve) -> None:
+        self.timer = Timer(context)
+        self.curve = curve
+        self.sizes = [n for n in SIZES if n <= min(context.n_batch, context.n_ctx_seq - 1)]
+        self.rounds: list[dict[int, Runs]] = []
+        self._n_ctx_seq = context.n_ctx_seq
+        self._round: dict[int, Runs] = {}
+
+    def take(self, n: int, seq: int = 0, position: int = 0) -> None:
+        """Without what looking back on the text before it costs."""
+        looking = self.curve.predict(n, position) - self.curve.predict(n) if self.curve.known else 0.0
+        times = [self.timer.take(n, seq, position) for _ in range(1 + WARM)]
+        self._round[n] = [max(seconds - looking, seconds / 2) for seconds in times]
+        self.curve.passed(n)
+
+    def end_round(self) -> None:
+        self.rounds.append(self._round)
+        self._round = {}
+
+    def conclude(self) -> None:
+        """The curve learns what was found."""
+        if self._round:
+            self.end_round()
+        if self.rounds:
+            change = changes(self.rounds)
+            found, spread = typical(self.rounds, skip=WARM if sum(change) > 0 else 0)
+            self.curve.learn(found, change, spread)
+        self.rounds = []
+
+    def pieces(self, place: Place) -> Iterator[None]:
+        """A measurement in small pieces, after a text that stays as it is."""
+        seq, position = place()
+        for _ in range(N_IDLE):
+            for n in self.sizes:
+                if position + n < self._n_ctx_seq:
+                    self.take(n, seq, position)
+                    yield
+            self.end_round()
+        self.conclude()
+
+
+class IdleMeasuring:
+    """Measures again while nobody waits: after the 1st, 2nd, 4th, 8th ... request, and after every one until the
+    measurements agree. A machine that was busy at the start, or a bad file, is found out so."""
+
+    def __init__(self, measurements: Sequence[tuple[Measurement, Place]]) -> None:
+        self._measurements = measurements
+        self._due = 1
+        self._n_last = 0
+        self._pieces: Iterator[None] = iter(())
+
+    def turn(self, n_finished: int) -> bool:
+        """One piece, if there is one to do after so many requests; says whether there is more."""
+        if next(self._pieces, self) is not self:
+            return True
+        if n_finished == self._n_last:
+            return False
+        self._n_last = n_finished
+        due = n_finished >= self._due
+        self._due = 2 * n_finished if due else self._due
+        wanted = [(each, place) for each, place in self._measurements if due or not each.curve.is_calm]
+        self._pieces = chain.from_iterable(each.pieces(place) for each, place in wanted)
+        return bool(wanted)
+
+
+def changes(rounds: Sequence[dict[int, Runs]]) -> list[float]:
+    """What the first and the second step of a size take longer than the third; nothing where that is mere noise."""
+    runs = [found for each in rounds for found in each.values()]
+    plain = min(found[WARM] for found in runs)
+    extra = [[found[age] - found[WARM] for found in runs] for age in range(WARM)]
+    if sum(sum(e > 0.1 * plain for e in column) > 0.8 * len(column) for column in extra) == 0:
+        return [0.0] * WARM
+    return [max(0.0, median(column)) for column in extra]
+
+
+def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, float], float]:
+    """The median of each size, as if the machine had been equally quick in all rounds: it has its moods. And how far
+    single measurements are from it: half are farther."""
+    logs = [{n: [math.log(s) for s in runs[skip:]] for n, runs in each.items()} for each in rounds]
+    common = set.intersection(*(set(each) for each in logs))
+    moods = [median(x for n in common for x in each[n]) for each in logs]
     usual = median(moods)
-    logs = {n: [math.log(f[n]) - mood for f, mood in zip(rounds, moods, strict=True) if n in f] for n in rounds[0]}
-    return {n: math.exp(usual + median(found)) for n, found in logs.items()}
+    by_size: dict[int, list[float]] = {}
+    for each, mood in zip(logs, moods, strict=True):
+        for n, found in each.items():
+            by_size.setdefault(n, []).extend(x - mood + usual for x in found)
+    middle = {n: median(found) for n, found in by_size.items()}
+    spread = median(abs(x - middle[n]) for n, found in by_size.items() for x in found)
+    return {n: math.exp(log) for n, log in middle.items()}, spread
 
 
 class Timer:
-    """Times batches of n tokens on an empty sequence, which it leaves empty."""
+    """Times batches of n tokens after a sequence, which it leaves as it was."""
 
     def __init__(self, context: Computes) -> None:
         self._context = context
         self._batch = context.new_batch()
 
-    def take(self, n: int) -> float:
+    def take(self, n: int, seq: int = 0, position: int = 0) -> float:
         self._batch.clear()
-        self._batch.add(0, [TOKEN] * n, 0, n)
+        self._batch.add(seq, [TOKEN] * n, position, n)
         start = perf_counter()
         self._context.decode(self._batch)[0].argmax()
         seconds = perf_counter() - start
-        self._context.remove(0, 0)
+        self._context.remove(seq, position)
         return seconds

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,7 @@ import numpy as np
 
 from paceline.config import ContextParams
 from paceline.errors import DecodeError, ModelError, RequestError
-from paceline.llama.lib import Floats, c, get_logits, log, system, versions
+from paceline.llama.lib import Floats, c, devices, get_logits, log, system, versions
 from paceline.llama.model import Model
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
@@ -121,13 +122,29 @@ class Context:
             raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
         return int(handle)
 
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What a cost curve depends on."""
+        model, p = self.model, self.params
+        return {
+            "model": Path(model.path).name,
+            "bytes": model.n_bytes,
+            "devices": devices(),
+            "gpu_layers": model.n_gpu_layers,
+            "system": system(),
+            "libllama": versions(),
+            "threads": [p.threads, p.threads_batch],
+            "cache_types": [p.cache_type_k, p.cache_type_v],
+            "kv_unified": p.kv_unified,
+            "flash_attn": p.flash_attn,
+            "offload_kqv": p.offload_kqv,
+            "several_slots": p.n_seqs > 1,
+        }
+
     @property
     def fingerprint(self) -> str:
-        """Names what a cost curve depends on: model file, device, threads, kind of memory, libllama."""
-        model, p = self.model, self.params
-        parts = (Path(model.path).name, model.n_bytes, versions(), system(), p.threads, p.threads_batch, p.kv_unified)
-        text = repr((*parts, p.cache_type_k, p.cache_type_v, p.flash_attn, p.n_seqs > 1))
-        return f"{Path(model.path).stem}-{sha256(text.encode()).hexdigest()[:16]}"
+        """A short name for all that."""
+        return f"{Path(self.model.path).stem}-{sha256(repr(self.about).encode()).hexdigest()[:16]}"
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
 
 try:
     import llama_cpp
+    import llama_cpp._ggml
 except (ImportError, OSError, RuntimeError) as error:
     raise LibraryError(f"libllama could not be loaded ({error}); {INSTALL}") from error
 
@@ -85,3 +87,18 @@ def system() -> str:
 def versions() -> str:
     """For bug reports: the package and the library inside it."""
     return f"llama-cpp-python {llama_cpp.__version__}, libllama {c.llama_version().decode()}"
+
+
+def _ggml(name: str, argtypes: list[Any], restype: Any) -> Any:
+    function = getattr(llama_cpp._ggml.libggml, name)
+    function.argtypes, function.restype = argtypes, restype
+    return function
+
+
+@cache
+def devices() -> list[str]:
+    """What computes here, by name: processors and graphics cards."""
+    count = _ggml("ggml_backend_dev_count", [], ctypes.c_size_t)
+    get = _ggml("ggml_backend_dev_get", [ctypes.c_size_t], ctypes.c_void_p)
+    describe = _ggml("ggml_backend_dev_description", [ctypes.c_void_p], ctypes.c_char_p)
+    return [describe(get(i)).decode("utf-8", "replace") for i in range(count())]

@@ -121,6 +121,7 @@ class Model:
     def __init__(self, params: ModelParams, on_progress: Callable[[float], None] | None = None) -> None:
         check_file(params.path)
         self.path = params.path
+        self.n_gpu_layers = params.n_gpu_layers
         self.handle: int | None = self._load(params, on_progress)
         self.vocab = Vocab(c.llama_model_get_vocab(self.handle))
         self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))

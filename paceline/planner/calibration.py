@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 N_BINS = 20
-PRIOR = 12.0  # raw confidence counts like this many observations
+PRIOR_WEIGHT = 12.0  # raw confidence counts like this many observations
 MEMORY = 0.998  # of a bin's counts, per observation in it
 SURE = (2.0, 50.0)  # of the shift, at first and at most: the inverse of its variance
 NEAR = 0.1  # a shift by less does not change the table
@@ -37,15 +37,15 @@ class Calibration:
         self._sure = SURE[0]
         self._hits = [0.0] * N_BINS
         self._seen = [0.0] * N_BINS
-        self._chances = [0.0] * N_BINS
+        self._table = [0.0] * N_BINS
         self._odds = [0.0] * N_BINS
         self._update_all()
         self.mean = 0.5
         self.n_seen = 0
 
-    def chance(self, confidence: float, bias: float = 0.0) -> float:
+    def p_accept(self, confidence: float, bias: float = 0.0) -> float:
         i = min(int(confidence * N_BINS), N_BINS - 1)
-        return from_odds_log(self._odds[i] + bias) if bias else self._chances[i]
+        return from_odds_log(self._odds[i] + bias) if bias else self._table[i]
 
     def learn(self, confidence: float, *, right: bool) -> None:
         i = min(int(confidence * N_BINS), N_BINS - 1)
@@ -71,8 +71,8 @@ class Calibration:
 
     def _update(self, i: int) -> None:
         first = from_odds_log(self._first[i] + self._shift_in_table)
-        p = (self._hits[i] + PRIOR * first) / (self._seen[i] + PRIOR)
-        self._chances[i] = p = max(LEAST, min(MOST, p))
+        p = (self._hits[i] + PRIOR_WEIGHT * first) / (self._seen[i] + PRIOR_WEIGHT)
+        self._table[i] = p = max(LEAST, min(MOST, p))
         self._odds[i] = odds_log(p)
 
 

@@ -1,0 +1,77 @@
+"""What a policy is, and what it works on: budgets of slots, and a pool of drafters that it may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.drafters.base import Draft
+from paceline.drafters.proposal import Proposal
+
+ShouldContinue = Callable[[Draft], bool]
+
+
+class Drafted(Protocol):
+    """What a policy sees of a slot: all drafts made for its next step, and the one that will be checked."""
+
+    seq: int
+    draft: Proposal
+    candidates: list[Draft]
+
+
+@dataclass(slots=True)
+class DraftBudget:
+    """One slot that may draft: at most how many tokens, by whom, after how much context."""
+
+    slot: Drafted
+    limit: int
+    sources: Collection[str]
+    n_context: int = 0
+    n_min: int = 0
+
+
+class DrafterPool(Protocol):
+    """The drafting room as policies see it: one drafter is asked for several slots at once."""
+
+    def names(self) -> list[str]:
+        """Drafters that are on, in the order in which they are asked."""
+
+    def continues(self, name: str) -> bool:
+        """Whether this one is asked to go on where another's draft ends; the rest look things up."""
+
+    def token_seconds(self, name: str, n_slots: int) -> float:
+        """What each token of its drafts costs for one of so many slots, where that is known."""
+
+    def ask(
+        self, name: str, drafted: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
+    ) -> list[Draft]:
+        """One draft for each slot, each going on after what the slot's proposal has already."""
+
+    def clock(self) -> float:
+        """The time, in seconds."""
+
+
+class Policy(Protocol):
+    """Whom to ask for a draft, and how much of which proposal to check."""
+
+    def begin(self, seq: int, *, sampled: bool) -> None:
+        """A request starts in this slot."""
+
+    def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
+        """Give each slot the draft that its next step will check."""
+
+    def size(self, n_tokens: int) -> int:
+        """How many tokens, padding included, the step's batch should have."""
+
+    def settled(self, slot: Drafted, emitted: Sequence[int]) -> None:
+        """The text went on with these tokens."""
+
+    def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
+        """A batch of generating slots was computed in this time."""
+
+    def passed(self, n_tokens: int) -> None:
+        """Another batch was computed, with prompts in it."""
+
+    def end(self, seq: int) -> None:
+        """The request is over."""

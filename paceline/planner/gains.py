@@ -1,0 +1,64 @@
+"""What asking each drafter gains and takes: on one text, on all texts, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import sqrt
+
+FAITH = 5.0  # what other texts say counts like so many trials on this one
+MEMORY = 20.0  # trials, with those, that count
+COMMON_RATE = 0.05
+DECAY = 0.99  # of what is known of a text, per step without asking
+DOUBT = 0.1  # tokens, by which one text differs from others
+PRIOR_GAIN = 0.4  # tokens, before anything is known
+
+
+class GainEstimate:
+    """In tokens, on one text. Starts from what others gained, and is the less sure the fewer trials it has seen."""
+
+    __slots__ = ("expected", "n_trials")
+
+    def __init__(self, expected: float) -> None:
+        self.expected = expected
+        self.n_trials = 0.0
+
+    @property
+    def upper_bound(self) -> float:
+        """What it may well be, for all that is known."""
+        return self.expected + DOUBT / sqrt(1 + self.n_trials / FAITH)
+
+    def learn(self, gained: float) -> None:
+        self.n_trials = min(self.n_trials + 1, MEMORY - FAITH)
+        self.expected += (gained - self.expected) / (FAITH + self.n_trials)
+
+    def decay(self, common: float) -> None:
+        """A step without asking: the text may be changing."""
+        self.n_trials *= DECAY
+        self.expected = common + DECAY * (self.expected - common)
+
+
+class Gains:
+    """Of every drafter: estimates by slot, what all texts have in common, and how long a question takes."""
+
+    def __init__(self) -> None:
+        self.common: defaultdict[str, float] = defaultdict(lambda: PRIOR_GAIN)
+        self.seconds: dict[str, float] = {}
+        self._of: defaultdict[int, dict[str, GainEstimate]] = defaultdict(dict)
+
+    def of(self, seq: int, name: str) -> GainEstimate:
+        known = self._of[seq]
+        if name not in known:
+            known[name] = GainEstimate(self.common[name])
+        return known[name]
+
+    def learn(self, seq: int, name: str, gained: float) -> None:
+        self.of(seq, name).learn(gained)
+        self.common[name] += COMMON_RATE * (gained - self.common[name])
+
+    def took(self, name: str, seconds: float) -> None:
+        """One question to this drafter took so long, for one slot."""
+        known = self.seconds.setdefault(name, seconds)
+        self.seconds[name] += COMMON_RATE * (min(seconds, 3 * known) - known)
+
+    def end(self, seq: int) -> None:
+        self._of.pop(seq, None)

@@ -1,0 +1,257 @@
+"""How many draft tokens are worth checking. Knows chances, counts and costs; never token values.
+
+A step that takes t seconds and yields x tokens is worth x - rate * t, where the rate is what the engine achieves on
+average. A token earns its place when its chance is more than its share of the time costs: the optimality condition of a
+renewal process, which checks more on good text and less on bad text than each step's own best tokens per second would.
+
+Where a change of size costs time (a GPU's graphs), a step is also charged for what its size costs later: the way back
+to the size that has lately been best, or staying where it is, whichever is less. Batches have few sizes then; what is
+missing is filled with padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from operator import mul
+
+from paceline.planner.costs import CostCurve
+
+HOPELESS = 0.01  # a token with less chance than this is never worth a look
+GAIN_RATE = 0.02
+MARGIN = 0.08  # a token must earn this much more than it costs, twice as much with several slots: the best of many
+CROWD = 2  # guesses looks better than it is
+LOOK_AHEAD = 16
+SHORT = 3  # drafts up to this are checked at once
+ROUND = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes of batches where changing the size costs time
+HORIZON = 8  # steps for which the size that was best lately is expected to stay best
+CERTAIN = tuple(0.9**j for j in range(17))  # a draft model can hardly do better
+
+
+class Planner:
+    """Weighs chances against the target's cost curve.
+
+    `begin_step` says what the next step is like; everything else is about that step. With a `least` size each slot is
+    computed on its own, in a batch of never fewer tokens (exact mode).
+    """
+
+    def __init__(self, target: CostCurve, *, least: int = 0) -> None:
+        self.target = target
+        self.least = least
+        self.gain = 1.0
+        self.seconds_plain = 0.0
+        self.seconds_actual = 0.0
+        self.predicted = 0.0
+        self.actual = 0.0
+        self._advantages: dict[int, dict[int, float]] = {}
+        self.begin_step(1)
+
+    def begin_step(self, n_slots: int, n_context: float = 0.0) -> None:
+        """The next step is for so many slots, with so many tokens of context on average."""
+        self.n_slots = n_slots
+        self.n_context = n_context
+        self.plain_seconds = n_slots * self.seconds(self.least) if self.least else self.seconds(n_slots)
+        self.least_rate = (1 + MARGIN * min(n_slots, CROWD)) * n_slots / max(1e-9, self.plain_seconds)
+        self.rate = max(1.0, self.gain) * self.least_rate
+        self._price = 0.0 if self.least else self.target.price
+        self._nothing = self._step(n_slots)
+        self._extra = [0.0]
+        self._share = [0.0]
+
+    def seconds(self, n: int) -> float:
+        """A batch of n tokens, after others of its size."""
+        return self.target.predict(n, self.n_context)
+
+    # -- sizes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether steps without drafts cost what they should: the last ones had their size."""
+        return not self._price or self.target.last == self.n_slots
+
+    def size(self, n: int) -> int:
+        """How many tokens, padding included, a batch of n should have now."""
+        if not self._price or n > ROUND[-1]:
+            return n
+        whole = n if n == self.n_slots else next(size for size in ROUND if size >= n)
+        last = self.target.last
+        return last if n <= last <= ROUND[-1] and self._in_all(last) <= self._in_all(whole) else whole
+
+    def _step(self, n: int) -> float:
+        """Seconds for n tokens now, and for what their size costs later."""
+        return self._in_all(self.size(n)) if self._price else self.seconds(n)
+
+    def _in_all(self, size: int) -> float:
+        return self.seconds(size) + self.target.changing(size) + self._later(size)
+
+    def _later(self, size: int) -> float:
+        """What it costs not to be at the best size afterwards: getting there, or staying here for a while."""
+        known = self._advantages.get(self.n_slots, {})
+        here = known.get(size, 0.0)
+        best = max(known.values(), default=0.0)
+        return min(self._price, HORIZON * (best - here) / self.rate)
+
+    def learn_sizes(self, reached: Sequence[float]) -> None:
+        """These tokens could be checked in this step: how would each size have done, had it been the last one's?"""
+        if not self._price:
+            return
+        known = self._advantages.setdefault(self.n_slots, {self.n_slots: 0.0})
+        sums = [0.0, *accumulate(reached)]
+        for size in ROUND:
+            if size > self.n_slots:
+                tokens = sums[min(size - self.n_slots, len(reached))]
+                gained = tokens - self.rate * (self.seconds(size) - self.plain_seconds)
+                known[size] = known.get(size, 0.0) + (gained - known.get(size, 0.0)) / HORIZON
+
+    # -- what drafts add
+
+    def extras(self, n: int) -> list[float]:
+        """What 0, 1, ... n draft tokens add to the step; in exact mode one slot's."""
+        extra = self._extra
+        while len(extra) <= n:
+            m = len(extra)
+            extra.append(
+                self.seconds(max(self.least, 1 + m)) - self.seconds(self.least)
+                if self.least
+                else self._step(self.n_slots + m) - self._nothing
+            )
+        return extra
+
+    def shares(self, n: int) -> list[float]:
+        """What 0, 1, ... n draft tokens of one slot add, or its share if all slots have as many: the lower, since the
+        choice for the whole batch comes last. Batches grow dearer by jumps, which one slot alone need not pay."""
+        if self.least or self.n_slots == 1:
+            return self.extras(n)
+        share, own = self._share, self.extras(n)
+        while len(share) <= n:
+            m = len(share)
+            together = (self._step(self.n_slots * (1 + m)) - self._nothing) / self.n_slots
+            share.append(min(own[m], together))
+        return share
+
+    # -- what to check
+
+    def trim(self, p_accept: Sequence[Sequence[float]]) -> list[int]:
+        """How many tokens of each slot's proposal to check, for the batch as a whole."""
+        if self.least:
+            return [self._peak(row, self.extras(len(row)))[0] for row in map(cumulated, p_accept)]
+        reached = sorted(((c, slot) for slot, row in enumerate(p_accept) for c in cumulated(row)), reverse=True)
+        best_n, _ = self._peak([c for c, _ in reached], self.extras(len(reached)))
+        self.learn_sizes([c for c, _ in reached])
+        lengths = [0] * len(p_accept)
+        for _, slot in reached[:best_n]:
+            lengths[slot] += 1
+        return lengths
+
+    def best_length(self, p_accept: Sequence[float]) -> tuple[int, float]:
+        """One slot's draft on its own: how much of it to check, and what that is worth in tokens."""
+        reached = cumulated(p_accept)
+        n, gain = self._peak(reached, self.shares(len(reached)))
+        return self._patient(reached[:n], gain) if n > SHORT else (n, gain)
+
+    def _patient(self, reached: Sequence[float], gain: float) -> tuple[int, float]:
+        """How many of these tokens to check now, when the rest can be checked in the next step once they are known to
+        be right; and what that is worth. On a CPU a long draft that fails at its first token costs many steps."""
+        extra = self.shares(len(reached))
+        total, rate, plain = sum(reached), self.rate, self.plain_seconds / self.n_slots
+        best_n, best, tokens = len(reached), gain, 0.0
+        for n, (c, given) in enumerate(pairwise(reached), start=1):
+            tokens += c
+            later = c * (1 - rate * (plain + extra[len(reached) - n - 1])) + total - tokens - given
+            value = tokens - rate * extra[n] + max(0.0, later)
+            if value > best:
+                best_n, best = n, value
+        return best_n, best
+
+    def _peak(self, reached: Sequence[float], extra: Sequence[float]) -> tuple[int, float]:
+        best_n, best, tokens = 0, 0.0, 0.0
+        rate = self.rate
+        for n, c in enumerate(reached, start=1):
+            tokens += c
+            value = tokens - rate * extra[n]
+            if value > best:
+                best_n, best = n, value
+        return best_n, best
+
+    def expected_gain(self, p_accept: Sequence[float]) -> float:
+        """What checking just these tokens of one slot is worth."""
+        return sum(accumulate(p_accept, mul)) - self.rate * self.shares(len(p_accept))[-1] if p_accept else 0.0
+
+    # -- whether to go on drafting
+
+    def pays_to_continue(self, reached: float, mean: float, n_drafted: int, n_left: int, token_seconds: float) -> bool:
+        """Whether a model should draft more after tokens that come out right with chance `reached`.
+
+        Looks ahead along the curve: on a GPU the first token is dear and the next fifteen almost free.
+        """
+        n_ahead = min(n_left, LOOK_AHEAD)
+        shares = self.shares(n_drafted + n_ahead)
+        before, tokens = shares[n_drafted], 0.0
+        for m in range(1, n_ahead + 1):
+            reached *= mean
+            tokens += reached
+            if tokens > self.rate * (shares[n_drafted + m] - before + m * token_seconds):
+                return True
+            if reached < HOPELESS:
+                return False
+        return False
+
+    def can_ever_pay(self, n_max: int, token_seconds: float) -> bool:
+        """Whether a drafter this slow could gain anything even if it were almost always right."""
+        n_max = min(n_max, len(CERTAIN) - 1)
+        right = list(accumulate(CERTAIN))
+        plain, n_slots = self.plain_seconds, self.n_slots
+        return any(
+            right[n] - 1 > self.least_rate * ((self.seconds(n_slots * (1 + n)) - plain) / n_slots + n * token_seconds)
+            for n in range(1, n_max + 1)
+        )
+
+    def prospect(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
+        """What asking a model would have gained on average, where it said how sure it was of each token of a text, and
+        whether that was right is known."""
+        gains = [self._hindsight(opinions[i:], token_seconds) for i in range(len(opinions))]
+        return sum(gains) / len(gains)
+
+    def _hindsight(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
+        reached, n = 1.0, 0
+        for n, (confidence, _) in enumerate(opinions[:LOOK_AHEAD], start=1):
+            reached *= confidence
+            if not self.pays_to_continue(reached, confidence, n, LOOK_AHEAD - n, token_seconds):
+                break
+        n, _ = self.best_length([confidence for confidence, _ in opinions[:n]])
+        n_right = next((i for i, (_, right) in enumerate(opinions[:n]) if not right), n)
+        return n_right - self.rate * self.shares(n)[n]
+
+    # -- how it went
+
+    def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float, drafting: float) -> None:
+        """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
+
+        How did it compare with plain ones? A step without drafts is one, unless the change to it made it slower.
+        """
+        plain = n_emitted * self.plain_seconds / self.n_slots
+        if not n_drafted and (not self._price or self.target.changing(n_tokens) == 0):
+            plain = seconds
+        self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
+        self.seconds_plain += plain
+        self.seconds_actual += seconds + drafting
+        predicted = self.target.observe(n_tokens, seconds, self.n_context)
+        self.predicted += GAIN_RATE * (predicted - self.predicted)
+        self.actual += GAIN_RATE * (seconds - self.actual)
+
+    @property
+    def speedup(self) -> float:
+        """Time the same tokens would have taken without speculation, over the time they took."""
+        return self.seconds_plain / self.seconds_actual if self.seconds_actual else 1.0
+
+
+def cumulated(p_accept: Sequence[float]) -> list[float]:
+    """Chance that each token is reached and right; ends where it is hopeless."""
+    out = []
+    reached = 1.0
+    for chance in p_accept:
+        reached *= chance
+        if reached < HOPELESS:
+            break
+        out.append(reached)
+    return out

@@ -1,0 +1,165 @@
+"""The policy that lets every draft earn its place: one rule for every drafter.
+
+Ask when the upper bound of its expected gain is more than its measured seconds are worth; check what pays. The first
+whose draft pays is taken, in the order from cheap to dear. Where the expected gain itself is less than the price,
+asking is exploration, which has a budget: a share of all time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.drafters.base import Draft
+from paceline.drafters.proposal import Proposal
+from paceline.planner.acceptance import AcceptanceModel
+from paceline.planner.base import DraftBudget, Drafted, DrafterPool, ShouldContinue
+from paceline.planner.gains import Gains
+from paceline.planner.planner import Planner
+
+EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
+SAVED = 3.0  # plain steps of such time that can be saved up
+MOST = 0.5  # tokens beyond its price that one question counts for: the few that gain far more would hide the rest
+
+
+@dataclass(slots=True)
+class Choice:
+    """A slot's draft that pays: how likely each token is, and what checking them gains."""
+
+    draft: Draft
+    p_accept: list[float]
+    gain: float
+
+
+class AutoPolicy:
+    """Joins what drafters gain to what they cost; never sees token values."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.acceptance = AcceptanceModel()
+        self.gains = Gains()
+        self.agreement: dict[str, float] = {}
+        self.resting: set[str] = set()
+        self._exploration = 0.0  # seconds left for it
+        self._drafting = 0.0
+        self._have_read: set[tuple[int, str]] = set()
+
+    def begin(self, seq: int, *, sampled: bool) -> None:
+        self.acceptance.begin(seq, sampled=sampled)
+        self.resting.clear()
+
+    def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
+        planner, names = self.planner, pool.names()
+        planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
+        if self._exploration <= 0 and planner.is_plain and len(self.resting) == len(names):
+            return
+        start = pool.clock()
+        choices: dict[int, Choice] = {}
+        for name in names:
+            self._ask(pool, name, [b for b in budgets if b.slot.seq not in choices and name in b.sources], choices)
+        chosen = [budget for budget in budgets if budget.slot.seq in choices]
+        lengths = planner.trim([choices[budget.slot.seq].p_accept for budget in chosen])
+        for budget, n in zip(chosen, lengths, strict=True):
+            choice = choices[budget.slot.seq]
+            budget.slot.draft = Proposal()
+            budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
+            self._judge(budget.slot.seq, choice.draft.source, choice.gain if n else 0.0)
+        self._drafting = pool.clock() - start
+
+    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], choices: dict[int, Choice]) -> None:
+        """Those slots where it pays, or may pay. A draft worth checking becomes the slot's choice."""
+        asked = self._worth_asking(pool, name, [budget for budget in budgets if budget.limit > 0])
+        if not asked:
+            self.resting.add(name)
+            return
+        self.resting.discard(name)
+        start = pool.clock()
+        rules = [self._rule(pool, name, budget) for budget in asked]
+        drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
+        for budget, draft in zip(asked, drafts, strict=True):
+            p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
+            n, gain = self.planner.best_length(p_accept)
+            if n:
+                choices[budget.slot.seq] = Choice(draft, p_accept[:n], gain)
+            else:
+                self._judge(budget.slot.seq, name, 0.0)
+        self._took(name, asked, pool.clock() - start)
+
+    def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
+        if name not in self.gains.seconds and not all(self._can_pay(pool, name, budget) for budget in budgets):
+            return []
+        price = self.planner.rate * self.gains.seconds.get(name, 0.0)
+        asked, able = [], []
+        for budget in budgets:
+            gain = self.gains.of(budget.slot.seq, name)
+            if gain.expected > price:
+                asked.append(budget)
+                continue
+            if gain.upper_bound > price:
+                able.append(budget)
+            gain.decay(self.gains.common[name])
+        if able and not asked and self._exploration > 0:
+            asked = able[:1]
+            self._exploration -= self.gains.seconds.get(name, 0.0)
+        return asked
+
+    def _can_pay(self, pool: DrafterPool, name: str, budget: DraftBudget) -> bool:
+        return self.planner.can_ever_pay(budget.limit, pool.token_seconds(name, self.planner.n_slots))
+
+    def _rule(self, pool: DrafterPool, name: str, budget: DraftBudget) -> ShouldContinue | None:
+        """For those that draft token by token: can going on still pay?"""
+        token_seconds = pool.token_seconds(name, self.planner.n_slots)
+        if not token_seconds:
+            return None
+        p_accept, mean = self.acceptance.rule(budget.slot.seq, name)
+        reached = 1.0
+
+        def should_continue(draft: Draft) -> bool:
+            nonlocal reached
+            reached *= p_accept(draft.confidence[-1])
+            n = len(draft)
+            return self.planner.pays_to_continue(reached, mean, n, budget.limit - n, token_seconds)
+
+        return should_continue
+
+    # -- learning
+
+    def _judge(self, seq: int, name: str, gained: float) -> None:
+        price = self.planner.rate * self.gains.seconds.get(name, 0.0)
+        self.gains.learn(seq, name, min(gained, price + MOST))
+
+    def _took(self, name: str, asked: Sequence[DraftBudget], seconds: float) -> None:
+        """The first question about a text includes reading it, and does not count."""
+        keys = {(budget.slot.seq, name) for budget in asked}
+        if keys <= self._have_read:
+            self.gains.took(name, seconds / len(asked))
+        self._have_read |= keys
+
+    def set_agreement(self, name: str, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> None:
+        """How sure a model was of each token that the target wrote before any request, and whether it was right."""
+        if not opinions:
+            return
+        self.agreement[name] = sum(right for _, right in opinions) / len(opinions)
+        self.gains.common[name] = self.planner.prospect(opinions, token_seconds)
+        for confidence, right in opinions:
+            self.acceptance.of(name, sampled=False).learn(confidence, right=right)
+
+    def size(self, n_tokens: int) -> int:
+        return self.planner.size(n_tokens)
+
+    def settled(self, slot: Drafted, emitted: Sequence[int]) -> None:
+        self.acceptance.learn(slot.seq, slot.candidates, emitted)
+
+    def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
+        self.planner.observe_step(n_tokens, n_emitted, n_drafted, seconds, self._drafting)
+        earned = self._exploration + EXPLORATION * (seconds + self._drafting)
+        self._exploration = min(earned, SAVED * self.planner.plain_seconds)
+        self._drafting = 0.0
+
+    def passed(self, n_tokens: int) -> None:
+        self.planner.target.passed(n_tokens)
+
+    def end(self, seq: int) -> None:
+        self.gains.end(seq)
+        self.acceptance.end(seq)
+        self._have_read = {key for key in self._have_read if key[0] != seq}
