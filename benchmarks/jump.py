@@ -19,8 +19,8 @@ from rich.table import Table
 
 from benchmarks.common import chat, draft_model, prompts
 from paceline import Engine
-from paceline.engine.auto import AutoPolicy
 from paceline.models import demo_copy
+from paceline.planner.policy import AutoPolicy
 
 CLOSE = 0.25  # predictions hold when their median error over WINDOW steps is less, in logs
 WINDOW = 15
@@ -45,12 +45,12 @@ class Watch:
         assert isinstance(engine.policy, AutoPolicy)
         self.steps: list[Step] = []
         self._planner = engine.policy.planner
-        self._observe = self._planner.observe
-        self._planner.observe = self.observe  # type: ignore[method-assign]
+        self._observe = self._planner.observe_step
+        self._planner.observe_step = self.observe  # type: ignore[method-assign]
 
-    def observe(self, n_tokens: int, n_emitted: int, seconds: float, drafting: float = 0.0) -> None:
+    def observe(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float, drafting: float) -> None:
         self.steps.append(Step(perf_counter(), self._planner.seconds(n_tokens), seconds))
-        self._observe(n_tokens, n_emitted, seconds, drafting)
+        self._observe(n_tokens, n_emitted, n_drafted, seconds, drafting)
 
 
 def settled_after(steps: list[Step], moment: float) -> float | None:

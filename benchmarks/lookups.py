@@ -1,6 +1,6 @@
 """Every look-up drafter on the same recorded greedy texts: accepted tokens per target call, and how much is wasted.
 
-python -m benchmarks.simulate --record texts.json     # once
+python -m benchmarks.replay --record texts.json     # once
 python -m benchmarks.lookups texts.json
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.simulate import Text, load, n_right
+from benchmarks.replay import Text, load, n_right
 from paceline.config import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
 from paceline.drafters.base import Ask, Drafter
 from paceline.drafters.registry import LOOKUPS

@@ -19,11 +19,11 @@ from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine as Core
-from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Event, Request
 from paceline.llama.context import Context
 from paceline.llama.model import Model
 from paceline.models import demo_copy
+from paceline.planner.fixed import FixedPolicy
 
 PROMPT = "Write a long story about a fox who wanted to cross the river."
 GREEDY = SamplingParams(temperature=0, ignore_eos=True)

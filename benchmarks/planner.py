@@ -14,17 +14,11 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.replay import MACHINES, SimSlot, Text, auto
 from paceline.drafters.base import Draft
-from paceline.engine.auto import AutoPolicy
-from paceline.engine.costs import CostCurve
-from paceline.engine.planner import Planner
-from paceline.engine.policy import GoOn, Want
-from paceline.engine.proposal import Proposal
-from paceline.engine.request import Request
-from paceline.engine.slot import Slot
-from paceline.engine.stats import DrafterStats
+from paceline.drafters.proposal import Proposal
+from paceline.planner.base import DraftBudget, Drafted, ShouldContinue
 
-CPU = {1: 0.014, 2: 0.019, 3: 0.023, 4: 0.026, 6: 0.035, 8: 0.040, 12: 0.054, 16: 0.068, 32: 0.12}
 N_STEPS = 400
 N_DRAFT = 8
 
@@ -38,55 +32,55 @@ class Canned:
     def names(self) -> list[str]:
         return ["suffix", "draft-simple"]
 
-    def seconds(self, name: str) -> float:
+    def continues(self, name: str) -> bool:
+        return name == "draft-simple"
+
+    def token_seconds(self, name: str, n_slots: int) -> float:
+        return 0.0008 / n_slots if self.continues(name) else 0.0
+
+    def clock(self) -> float:
         return 0.0
 
-    def ask(self, name: str, slots: list[Slot], limits: list[int], go_on: Sequence[GoOn | None]) -> list[Draft]:
-        drafts = [self._draft(name, limit, rule) for limit, rule in zip(limits, go_on, strict=True)]
-        for slot, draft in zip(slots, drafts, strict=True):
-            slot.offers.append((tuple(slot.draft.tokens), draft))
+    def ask(
+        self, name: str, drafted: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
+    ) -> list[Draft]:
+        drafts = [self._draft(name, limit, rule) for limit, rule in zip(limits, rules, strict=True)]
+        for slot, draft in zip(drafted, drafts, strict=True):
+            slot.candidates.append(draft)
         return drafts
 
-    def _draft(self, name: str, limit: int, go_on: GoOn | None) -> Draft:
+    def _draft(self, name: str, limit: int, rule: ShouldContinue | None) -> Draft:
         draft = Draft(source=name)
         while len(draft) < min(limit, N_DRAFT):
             draft.tokens.append(self._random.randrange(3))
             draft.confidence.append(self._random.random())
-            if go_on and not go_on(draft):
+            if rule and not rule(draft):
                 break
         return draft
 
 
-def measure(n_slots: int) -> dict[str, float]:
-    """Medians over many steps: choosing how much to check, and the whole policy with its learning."""
-    policy = AutoPolicy(Planner(CostCurve(CPU), CostCurve({1: 0.0008})))
-    asks = Canned()
-    slots = [
-        Slot(seq, tokens=[1] * 300, request=Request(prompt=[1], on_event=lambda _: None)) for seq in range(n_slots)
-    ]
-    trims, wholes = [], []
-    for slot in slots:
-        slot.stats = {name: DrafterStats(name) for name in asks.names()}
+def measure(machine: str, n_slots: int) -> float:
+    """Median over many steps of the whole policy with its learning, in microseconds."""
+    policy, pool = auto(MACHINES[machine], random.Random(1)), Canned()
+    slots = [SimSlot(seq, Text("", [1] * 300, [])) for seq in range(n_slots)]
+    found = []
     for _ in range(N_STEPS):
         for slot in slots:
             slot.draft = Proposal()
-            slot.offers.clear()
+            slot.candidates.clear()
         start = perf_counter()
-        policy.propose(asks, [Want(slot, 16) for slot in slots])
+        policy.propose(pool, [DraftBudget(slot, 16, pool.names(), 300) for slot in slots])
+        size = policy.size(n_slots + sum(len(slot.draft) for slot in slots))
         for slot in slots:
             policy.settled(slot, [*slot.draft.tokens[:1], 9])
-        policy.spent(n_slots, n_slots, 0.014)
-        wholes.append(perf_counter() - start)
-        chances = [[0.9 - 0.05 * i for i in range(N_DRAFT)] for _ in slots]
-        start = perf_counter()
-        policy.planner.trim(chances)
-        trims.append(perf_counter() - start)
-    return {"planner_us": 1e6 * median(trims), "policy_us": 1e6 * median(wholes)}
+        policy.observe_step(size, n_slots, size - n_slots, policy.planner.seconds(size))
+        found.append(perf_counter() - start)
+    return 1e6 * median(found)
 
 
 def main() -> None:
-    table = Table("slots", "planner, µs a step", "policy with learning, µs a step")
-    result = {n: measure(n) for n in (1, 2, 4, 8)}
+    table = Table("slots", *(f"{name}, µs a step" for name in ("Q8_0", "H200-F16")))
+    result = {n: {name: measure(name, n) for name in ("Q8_0", "H200-F16")} for n in (1, 2, 4, 8)}
     for n, row in result.items():
         table.add_row(str(n), *(f"{value:.0f}" for value in row.values()))
     Console().print(table)

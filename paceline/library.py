@@ -42,6 +42,7 @@ from paceline.generation import Generation, stop_check
 from paceline.llama.context import Context
 from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
+from paceline.llama.shared import SharedModels
 from paceline.planner.base import Policy
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
@@ -103,17 +104,24 @@ class Engine:
         settings: Settings,
         on_progress: Callable[[float], None] | None = None,
         drafters: Sequence[Drafter] = (),
+        models: SharedModels | None = None,
     ) -> Self:
-        """For programs that have every setting at hand, or drafters of their own (asked before ours)."""
+        """For programs that have every setting at hand, drafters of their own (asked before ours), or several engines
+        on the same models."""
         engine = cls.__new__(cls)
-        engine._open(settings, on_progress, drafters)
+        engine._open(settings, on_progress, drafters, models)
         return engine
 
     def _open(
-        self, settings: Settings, on_progress: Callable[[float], None] | None, drafters: Sequence[Drafter] = ()
+        self,
+        settings: Settings,
+        on_progress: Callable[[float], None] | None,
+        drafters: Sequence[Drafter] = (),
+        models: SharedModels | None = None,
     ) -> None:
         self.settings = settings
         self._own_drafters = drafters
+        self._shared = models
         self._closers: list[Callable[[], None]] = []
         self._draft_costs = CostCurve()
         try:
@@ -125,7 +133,7 @@ class Engine:
     def _build(self, settings: Settings, on_progress: Callable[[float], None] | None) -> None:
         params = settings.engine
         types = registry.canonical(params.spec_types)
-        self.model = self._owned(Model(settings.model, on_progress))
+        self.model = self._model(settings.model, on_progress)
         self.vocab = self.model.vocab
         shape: dict[str, Any] = {"n_seqs": params.n_slots}
         if params.exact:
@@ -146,7 +154,7 @@ class Engine:
         if settings.draft is None:
             raise ConfigError("draft-simple needs a draft model: give one with -md")
         params = settings.engine.drafters.draft_model
-        model = self._owned(Model(settings.draft))
+        model = self._model(settings.draft)
         check_vocab(self.vocab, model.vocab)
         window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
         shape |= {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
@@ -206,6 +214,12 @@ class Engine:
             measured.append((Measurement(self.draft_context, self._draft_costs), self._drafter.idle_place))
         return IdleMeasuring(measured)
 
+    def _model(self, params: ModelParams, on_progress: Callable[[float], None] | None = None) -> Model:
+        """Our own to free, or one of those that are shared."""
+        if self._shared:
+            return self._shared.get(params, on_progress)
+        return self._owned(Model(params, on_progress))
+
     def _owned(self, resource: Owned) -> Owned:
         self._closers.append(resource.close)
         return resource
@@ -249,8 +263,17 @@ class Engine:
     @property
     def speedup(self) -> float | None:
         """The planner's estimate against no speculation, over all requests; None where nothing was planned yet."""
-        planner = self.policy.planner if isinstance(self.policy, AutoPolicy) else None
-        return planner.speedup if planner and planner.seconds_actual else None
+        plain, actual = self.planned_seconds or (0.0, 0.0)
+        if not actual:
+            return None
+        return plain / actual if any(stats.n_tokens for stats in self.drafter_stats()) else 1.0
+
+    @property
+    def planned_seconds(self) -> tuple[float, float] | None:
+        """What the planner thinks all answers would have taken without speculation, and what they took."""
+        if not isinstance(self.policy, AutoPolicy):
+            return None
+        return self.policy.planner.seconds_plain, self.policy.planner.seconds_actual
 
     def explain(self) -> dict[str, Any]:
         """Why the planner does what it does: cost curves in milliseconds, chances, who is switched off."""

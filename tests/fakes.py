@@ -11,11 +11,11 @@ from paceline.config import EngineParams, SamplingParams, SpeculativeParams
 from paceline.drafters.base import Ask, Draft, Drafter
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine
-from paceline.engine.policy import FixedPolicy
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request
 from paceline.errors import DecodeError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
+from paceline.planner.fixed import FixedPolicy
 
 N_VOCAB = 50
 EOG = N_VOCAB - 1

@@ -15,7 +15,8 @@ MAY_IMPORT = {
     "errors": set(),
     "llama": {"config", "errors", "llama"},
     "drafters": {"config", "errors", "llama", "drafters"},
-    "engine": {"config", "errors", "llama", "drafters", "engine"},
+    "planner": {"errors", "drafters", "planner"},
+    "engine": {"config", "errors", "llama", "drafters", "planner", "engine"},
     "text": {"config", "errors", "text"},
     "models": {"errors", "llama"},
 }

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from paceline import Engine, Generation
+from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ConfigError, ContextFull, EngineClosed, ModelError, PromptError, RequestError, VocabMismatch
+from paceline.llama.shared import SharedModels
 from tests.tiny import write_bert, write_encoder
 
 pytestmark = pytest.mark.model
@@ -288,3 +290,24 @@ def test_a_text_as_a_vector(demo: str) -> None:
         engine.embed("late")
     with pytest.raises(EngineClosed):
         engine.generate("late")
+
+
+def test_engines_can_share_their_models(target: str) -> None:
+    settings = Settings(model=ModelParams(path=target), context=ContextParams(n_ctx=256, n_threads=2))
+    with SharedModels() as models:
+        with Engine.from_settings(settings, models=models) as first:
+            expected = first.generate("on and on", max_tokens=8, temperature=0).text()
+        with Engine.from_settings(settings, models=models) as second:
+            assert second.model is first.model
+            assert second.generate("on and on", max_tokens=8, temperature=0).text() == expected
+    assert first.model.handle is None, "freed with those who share it"
+
+
+def test_without_drafts_nothing_was_gained_or_lost(target: str) -> None:
+    with Engine(target, n_ctx=256, n_threads=2) as engine:
+        assert engine.speedup is None
+        engine.generate("xyz", max_tokens=8, temperature=0, speculative={"n_max": 0}).text()
+        assert engine.planned_seconds and min(engine.planned_seconds) > 0
+        assert engine.speedup == 1.0
+    with Engine(target, n_ctx=256, n_threads=2, spec_types=[]) as engine:
+        assert engine.planned_seconds is None

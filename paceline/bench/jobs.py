@@ -10,6 +10,7 @@ from paceline.bench.suite import Prompt
 from paceline.config import EngineParams, Settings
 from paceline.errors import ConfigError
 from paceline.library import Engine
+from paceline.llama.shared import SharedModels
 
 DRAFT_ROOM = 64
 ROUND_TO = 256
@@ -28,15 +29,19 @@ class Job:
         return max(map(len, self.prompts))
 
 
-def choose(prompts: Sequence[Prompt], categories: Sequence[str], limit: int, n_slots: int) -> list[list[Prompt]]:
-    """Groups of n_slots prompts, about `limit` prompts of each category (0 = all), the categories taking turns."""
+def choose(
+    prompts: Sequence[Prompt], categories: Sequence[str], limit: int, n_slots: int, *, tail: bool = False
+) -> list[list[Prompt]]:
+    """Groups of n_slots prompts, about `limit` prompts of each category (0 = all), the categories taking turns. From
+    a category's `tail` they come last first: what settings were chosen on need not be what they are judged by."""
     by_category: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         by_category.setdefault(prompt.category, []).append(prompt)
     unknown = set(categories) - set(by_category)
     if unknown:
         raise ConfigError(f"no category {sorted(unknown)[0]!r} in the prompts; there are {', '.join(by_category)}")
-    rows = [groups(by_category[name], limit, n_slots) for name in categories or by_category]
+    order = -1 if tail else 1
+    rows = [groups(by_category[name][::order], limit, n_slots) for name in categories or by_category]
     return [row[i] for i in range(max(map(len, rows))) for row in rows if i < len(row)]
 
 
@@ -47,12 +52,14 @@ def groups(prompts: Sequence[Prompt], limit: int, n_slots: int) -> list[list[Pro
     return [list(islice(endless, n_slots)) for _ in range(0, n_wanted, n_slots)]
 
 
-def read(settings: Settings, chosen: Sequence[Sequence[Prompt]], n_tokens: int) -> tuple[Job, ...]:
+def read(
+    settings: Settings, chosen: Sequence[Sequence[Prompt]], n_tokens: int, models: SharedModels
+) -> tuple[Job, ...]:
     """The jobs as this model's tokens, without those too long for a slot."""
     plain = replace(
         settings, draft=None, context=replace(settings.context, n_ctx=ROUND_TO), engine=EngineParams(spec_types=())
     )
-    with Engine.from_settings(plain) as engine:
+    with Engine.from_settings(plain, models=models) as engine:
         room = slot_room(settings, engine.model.n_ctx_train)
         jobs = [Job(i, group[0].category, tuple(chat(engine, p.text) for p in group)) for i, group in enumerate(chosen)]
     kept = tuple(job for job in jobs if job.n_longest + n_tokens <= room)

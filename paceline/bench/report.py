@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from paceline.bench.run import Sample
 OVERALL = "overall"
 N_RESAMPLES = 2000
 SPREAD = (5, 95)
-COLUMNS = ("t/s", "speed-up", "90 %", "accepted", "per step", "same")
+COLUMNS = ("t/s", "speed-up", "90 %", "median", "predicted", "accepted", "per step", "same")
 Pair = tuple[Sample, Sample]
 
 
@@ -25,6 +26,8 @@ class Comparison:
     """One method against none in one category, over the jobs both have done.
 
     `low` to `high` holds the speed-up with 90 % confidence, by resampling the jobs; None where one job says nothing.
+    `median` is that of the jobs' own speed-ups: one stall of the machine moves the total, but not it. `predicted` is
+    what the planner says it gained; None where nothing plans.
     """
 
     category: str
@@ -35,6 +38,8 @@ class Comparison:
     speedup: float
     low: float | None
     high: float | None
+    median: float
+    predicted: float | None
     acceptance: float | None
     tokens_per_step: float
 
@@ -76,6 +81,8 @@ def comparison(category: str, method: str, pairs: Sequence[Pair]) -> Comparison:
         speedup=sum(plain.seconds for _, plain in pairs) / time(pairs),
         low=low,
         high=high,
+        median=median(plain.seconds / time([(s, plain)]) for s, plain in pairs),
+        predicted=predicted(own),
         acceptance=sum(s.n_accepted for s in own) / n_drafted if n_drafted else None,
         tokens_per_step=sum(s.n_tokens for s in own) / max(1, sum(s.n_steps for s in own)),
     )
@@ -89,6 +96,13 @@ def alike(a: Sample, b: Sample) -> bool:
 def time(pairs: Sequence[Pair]) -> float:
     """How long the method takes for as many tokens as none wrote of each job."""
     return sum(own.seconds * plain.n_tokens / own.n_tokens for own, plain in pairs)
+
+
+def predicted(samples: Sequence[Sample]) -> float | None:
+    """The planner's account of these jobs. Where nothing was drafted, nothing can have been gained or lost."""
+    actual = sum(s.planned_actual for s in samples)
+    plain = sum(s.planned_plain if s.n_drafted else s.planned_actual for s in samples)
+    return plain / actual if actual else None
 
 
 def spread(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
@@ -119,7 +133,8 @@ def hindsight(samples: Sequence[Sample], methods: Sequence[Method]) -> Hindsight
 
 
 def table(rows: Sequence[Comparison]) -> Table:
-    """Tokens per second; speed-up and its spread; drafted tokens accepted; tokens per step; texts equal to none's."""
+    """Tokens per second; speed-up, its spread, the jobs' median and the planner's word for it; drafted tokens accepted;
+    tokens per step; texts equal to none's."""
     out = Table("category", "method", *COLUMNS, box=SIMPLE_HEAD, pad_edge=False)
     for column in out.columns[2:]:
         column.justify = "right"
@@ -138,6 +153,8 @@ def cells(row: Comparison) -> list[str]:
         f"{row.tokens_per_second:.1f}",
         "" if plain else f"{row.speedup:.3f}",
         f"{row.low:.2f}-{row.high:.2f}" if row.low is not None else "",
+        "" if plain else f"{row.median:.3f}",
+        f"{row.predicted:.3f}" if row.predicted is not None else "",
         f"{100 * row.acceptance:.0f} %" if row.acceptance is not None else "",
         f"{row.tokens_per_step:.2f}",
         "" if plain else f"{row.n_same}/{row.n_jobs}",

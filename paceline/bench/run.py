@@ -7,7 +7,7 @@ With several slots the speed is that of all of them together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,9 +19,11 @@ from paceline.bench.methods import ORACLE, Method
 from paceline.bench.oracle import Oracle
 from paceline.config import SamplingParams, Settings
 from paceline.engine.request import Timings
+from paceline.engine.worker import WORKER
 from paceline.errors import DecodeError, RequestError
 from paceline.generation import Generation
 from paceline.library import Engine
+from paceline.llama.shared import SharedModels
 
 WARM_UP = "Count from one to twenty, then write a short poem about the sea."
 N_WARM_UP = 24
@@ -31,7 +33,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One method's run of one job: the tokens and steps that fall within its seconds. `error` says why it has none."""
+    """One method's run of one job: the tokens and steps that fall within its seconds. `error` says why it has none.
+
+    `planned_plain` and `planned_actual` are the planner's own account, where there is one: the seconds it thinks the
+    job would have taken without speculation, and those of the steps it planned.
+    """
 
     method: str
     category: str
@@ -42,6 +48,8 @@ class Sample:
     n_steps: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+    planned_plain: float = 0.0
+    planned_actual: float = 0.0
     texts: tuple[tuple[int, ...], ...] = ()
     error: str = ""
 
@@ -73,7 +81,19 @@ class Answer:
     timings: Timings
 
 
-Finish = Callable[[], tuple[list[Answer], float]]  # waits for a started job: its answers, and the seconds they took
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How long an engine has worked, and by its planner's account: without speculation, and with it."""
+
+    seconds: float
+    plain: float = 0.0
+    actual: float = 0.0
+
+    def __sub__(self, before: Clock) -> Clock:
+        return Clock(self.seconds - before.seconds, self.plain - before.plain, self.actual - before.actual)
+
+
+Finish = Callable[[], tuple[list[Answer], Clock]]  # waits for a started job: its answers, and the time they took
 
 
 class Contender(Protocol):
@@ -85,8 +105,9 @@ class Contender(Protocol):
     def close(self) -> None: ...
 
 
-def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Iterator[Sample]:
-    """Samples as they come. Each repeat starts with fresh engines: drafters remember the answers they have seen."""
+def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Generator[Sample, None, None]:
+    """Samples as they come; its end, or `close`, closes the engines. Each repeat starts with fresh ones: drafters
+    remember the answers they have seen."""
     deadline = perf_counter() + plan.seconds
     for repeat in range(plan.n_repeats):
         with ExitStack() as stack:
@@ -117,7 +138,11 @@ def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: i
     for name in order:
         attempt(name, partial(contenders[name].prepare, job, plan.n_tokens, sampling))
     able = [name for name in order if name not in errors]
-    running = {name: attempt(name, partial(contenders[name].start, job, plan.n_tokens, sampling)) for name in able}
+
+    def start() -> dict[str, Finish | None]:
+        return {name: attempt(name, partial(contenders[name].start, job, plan.n_tokens, sampling)) for name in able}
+
+    running = WORKER.call(start)  # between two steps, so that nobody has computed one before all are ready
     for name in order:
         finish = running.get(name)
         done = attempt(name, finish) if finish else None
@@ -134,7 +159,7 @@ def rotated(items: Sequence[Item], turn: int) -> list[Item]:
     return [*items[n:], *items[:n]]
 
 
-def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], seconds: float) -> Sample:
+def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], took: Clock) -> Sample:
     """The clock starts at a first token, so first tokens do not count."""
     timings = [answer.timings for answer in answers]
     return Sample(
@@ -143,23 +168,25 @@ def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], second
         job.number,
         repeat,
         n_tokens=sum(t.predicted_n - 1 for t in timings),
-        seconds=seconds,
+        seconds=took.seconds,
         n_steps=sum(t.n_steps for t in timings),
         n_drafted=sum(t.draft_n for t in timings),
         n_accepted=sum(t.draft_n_accepted for t in timings),
+        planned_plain=took.plain,
+        planned_actual=took.actual,
         texts=tuple(answer.tokens for answer in answers),
     )
 
 
-def opener(base: Settings) -> Callable[[Method], Contender]:
-    """Engines for methods, all on the same settings otherwise."""
+def opener(base: Settings, models: SharedModels) -> Callable[[Method], Contender]:
+    """Engines for methods, all on the same models and on the same settings otherwise."""
 
     def open_contender(method: Method) -> Contender:
         settings = method.settings(base)
         if method.name != ORACLE:
-            return Runner(Engine.from_settings(settings))
+            return Runner(Engine.from_settings(settings, models=models))
         oracle = Oracle()
-        return OracleRunner(Engine.from_settings(settings, drafters=[oracle]), oracle)
+        return OracleRunner(Engine.from_settings(settings, drafters=[oracle], models=models), oracle)
 
     return open_contender
 
@@ -179,14 +206,18 @@ class Runner:
         self.together(job.prompts, 1, sampling)
 
     def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
-        before = self.engine.core.seconds
+        before = self.clock()
         started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling) for p in job.prompts]
         end_together(started, n_tokens)
 
-        def finish() -> tuple[list[Answer], float]:
-            return [answer_of(generation) for generation in started], self.engine.core.seconds - before
+        def finish() -> tuple[list[Answer], Clock]:
+            return [answer_of(generation) for generation in started], self.clock() - before
 
         return finish
+
+    def clock(self) -> Clock:
+        """Read between two steps: answers are complete a moment before the step that wrote their end."""
+        return self.engine.loop.call(lambda: Clock(self.engine.core.seconds, *(self.engine.planned_seconds or ())))
 
     def together(
         self, prompts: Sequence[tuple[int, ...]], n_tokens: int, sampling: SamplingParams, **options: Any
@@ -226,7 +257,7 @@ class OracleRunner(Runner):
 
 def end_together(started: Sequence[Generation], n_tokens: int) -> None:
     """The first to be done ends them all: speeds are compared while every slot is busy, as on a server with much to do.
-    Otherwise a method would be judged by how long its slowest answer runs alone."""
+    Otherwise a method would be judged by how long its slowest answer runs alone. Only for answers without a token."""
     over = False
 
     def check() -> Callable[[int], bool]:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from paceline.cli.flags import Parsed
 from paceline.cli.options import BenchOptions
 from paceline.config import SamplingParams, Settings
 from paceline.errors import ConfigError
+from paceline.llama.shared import SharedModels
 
 QUICK: dict[str, Any] = {"limit": 2, "n_tokens": 48}
 QUICK_SECONDS = 40.0
@@ -38,10 +39,11 @@ def main(parsed: Parsed) -> int:
         method.settings(settings)
     sampling = sampling_of(parsed)
     prompts = suite.load(options.prompts) if options.prompts else suite.SUITE
-    chosen = jobs.choose(prompts, options.categories, options.limit, settings.engine.n_slots)
+    chosen = jobs.choose(prompts, options.categories, options.limit, settings.engine.n_slots, tail=options.tail)
     check_writable(options.json)
-    plan, settings = prepare(options, methods, settings, sampling, chosen)
-    samples = measure(plan, settings)
+    with SharedModels() as models:
+        plan, settings = prepare(options, methods, settings, sampling, chosen, models)
+        samples = measure(plan, settings, models)
     show(samples, plan, settings, options.json)
     return 0
 
@@ -74,8 +76,9 @@ def prepare(
     settings: Settings,
     sampling: SamplingParams,
     chosen: list[list[suite.Prompt]],
+    models: SharedModels,
 ) -> tuple[Plan, Settings]:
-    read = jobs.read(settings, chosen, options.n_tokens)
+    read = jobs.read(settings, chosen, options.n_tokens, models)
     if len(read) < len(chosen):
         tell(f"paceline: warning: {len(chosen) - len(read)} of {len(chosen)} jobs are too long for a slot; raise -c")
     seconds = QUICK_SECONDS if options.quick else float("inf")
@@ -90,12 +93,12 @@ def prepare(
     return plan, jobs.with_room(settings, read, options.n_tokens)
 
 
-def measure(plan: Plan, settings: Settings) -> list[Sample]:
+def measure(plan: Plan, settings: Settings, models: SharedModels) -> list[Sample]:
     """Ctrl-C ends the measuring, not the report."""
     samples: list[Sample] = []
     try:
-        with bar(len(plan)) as advance:
-            for sample in run(plan, opener(settings)):
+        with bar(len(plan)) as advance, closing(run(plan, opener(settings, models))) as measured:
+            for sample in measured:
                 samples.append(sample)
                 advance(sample)
     except KeyboardInterrupt:

@@ -83,6 +83,7 @@ class BenchOptions:
     prompts: str | None = None
     categories: tuple[str, ...] = ()
     limit: int = 4
+    tail: bool = False
     n_tokens: int = 96
     repeat: int = 1
     quick: bool = False

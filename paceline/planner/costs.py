@@ -25,6 +25,7 @@ from typing import Any
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SHAPE_RATE = 0.02
 TRUST = 5  # what was measured at first counts like so many steps
+STRAY = 0.15  # single steps may bend the shape this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much slower or quicker than predicted
 PER_TOKEN = 0.3  # of a first token's cost, before anything is known: between a GPU's and a slow CPU's
 REBUILD_EVERY = 16
@@ -76,6 +77,7 @@ class CostCurve:
         change: Sequence[float] = (0.0, 0.0),
     ) -> None:
         self._logs: dict[int, float] = {n: math.log(s) for n, s in (seconds or {}).items() if s > 0}
+        self._measured = dict(self._logs)
         self.drift = Drift(attention)
         self.change = [*change, 0.0]
         self.spread = math.inf
@@ -139,7 +141,7 @@ class CostCurve:
             self.learn({1: seconds / (1 + PER_TOKEN * (n - 1))})
             return predicted
         off = math.log(seconds / predicted)
-        if age < WARM and abs(off) < SURPRISE:
+        if age < WARM and self.price and abs(off) < SURPRISE:
             self.change[age] = max(0.0, extra + SHAPE_RATE * (seconds - predicted))
         if age == WARM or not self.price:  # where changing costs something, only steps after it tell the shape
             self._learn_step(n, seconds - extra, n_context, off)
@@ -161,9 +163,11 @@ class CostCurve:
         if at and at < len(SIZES) and n - SIZES[at - 1] < SIZES[at] - n:
             size = SIZES[at - 1]
         if size not in self._logs:
-            self._logs[size] = math.log(self._shape(size))
+            self._logs[size] = self._measured[size] = math.log(self._shape(size))
         self._n_seen[size] = self._n_seen.get(size, 0) + 1
-        self._logs[size] += off * max(SHAPE_RATE, 1 / (TRUST + self._n_seen[size]))
+        near = self._measured[size]
+        bent = self._logs[size] + off * max(SHAPE_RATE, 1 / (TRUST + self._n_seen[size]))
+        self._logs[size] = max(near - STRAY, min(near + STRAY, bent))
 
     def learn(
         self, measured: Mapping[int, float], change: Sequence[float] | None = None, spread: float = math.inf
@@ -180,7 +184,7 @@ class CostCurve:
         if change is not None and (spread < CALM or not self.is_calm):
             self.change = [*change, 0.0]
         self.spread = min(self.spread, spread)
-        self._logs = logs
+        self._logs, self._measured = dict(logs), dict(logs)
         self.drift.speed = 1.0
         self._rebuild()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paceline.cli.main import main
+from paceline.config import ModelParams
+from paceline.llama.model import Model
 
 pytestmark = pytest.mark.model
 
@@ -47,6 +50,41 @@ def test_a_table_then_one_line_of_json(
     assert len(samples) == 4 * 4
     assert all(len(text) == 8 for s in samples for text in s["texts"])
     assert all(s["n_tokens"] == 7 and s["seconds"] > 0 for s in samples)
+    assert {s["method"] for s in samples if s["planned_actual"] > 0} == {"auto", "oracle"}
+    assert summary["methods"]["auto"]["predicted"] > 0 and summary["methods"]["draft:2"]["predicted"] is None
+
+
+def test_the_weights_are_loaded_once_for_all_methods(
+    models: Path, target: str, prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    freed: list[str] = []
+
+    class Counted(Model):
+        def _load(self, params: ModelParams, *rest: Any) -> int:
+            loaded.append(params.path)
+            return super()._load(params, *rest)
+
+        def close(self) -> None:
+            if self.handle:
+                freed.append(self.path)
+            super().close()
+
+    monkeypatch.setattr("paceline.llama.shared.Model", Counted)
+    monkeypatch.setattr("paceline.library.Model", Counted)
+    draft = str(models / "draft.gguf")
+    words = ("-m", target, "-md", draft, "-cd", "64", "--prompts", prompts, "-n", "4", "--limit", "1", "--repeat", "2")
+    assert bench(*words, "--methods", "none,auto,draft:2,suffix+draft:2") == 0
+    assert sorted(loaded) == sorted(freed) == sorted([target, draft])
+
+
+def test_the_tail(target: str, prompts: str, tmp_path: Path) -> None:
+    data = tmp_path / "data.json"
+    words = ("-m", target, "--prompts", prompts, "-n", "4", "--methods", "none", "--json", str(data), "--limit")
+    assert bench(*words, "0") == 0
+    every = [s["texts"] for s in json.loads(data.read_text())["samples"]]
+    assert bench(*words, "1", "--tail") == 0
+    assert [s["texts"] for s in json.loads(data.read_text())["samples"]] == every[-2:]
 
 
 def test_several_slots(target: str, prompts: str, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from paceline.errors import ConfigError
 PROMPTS = [Prompt("qa", f"q{i}") for i in range(5)] + [Prompt("code", f"c{i}") for i in range(3)]
 
 
-def texts(*categories: str, limit: int, n_slots: int = 1) -> list[str]:
-    return ["+".join(p.text for p in group) for group in choose(PROMPTS, categories, limit, n_slots)]
+def texts(*categories: str, limit: int, n_slots: int = 1, tail: bool = False) -> list[str]:
+    return ["+".join(p.text for p in group) for group in choose(PROMPTS, categories, limit, n_slots, tail=tail)]
 
 
 def test_categories_take_turns() -> None:
@@ -30,6 +30,12 @@ def test_every_slot_has_work() -> None:
     assert texts(limit=1, n_slots=2) == ["q0+q1", "c0+c1"], "filled up with further prompts"
     assert texts("code", limit=3, n_slots=2) == ["c0+c1", "c2+c0"], "then with the first ones again"
     assert texts("code", limit=1, n_slots=4) == ["c0+c1+c2+c0"]
+
+
+def test_the_tail_holds_other_prompts_than_the_beginning() -> None:
+    assert texts(limit=2, tail=True) == ["q4", "c2", "q3", "c1"], "the categories in the same order"
+    assert texts("qa", limit=4, n_slots=2, tail=True) == ["q4+q3", "q2+q1"]
+    assert not set(texts("qa", limit=2)) & set(texts("qa", limit=2, tail=True))
 
 
 def test_the_context_is_as_large_as_needed_unless_the_user_chose() -> None:

@@ -14,7 +14,13 @@ METHODS = parse_all(["none", "auto", "suffix"])
 
 
 def sample(
-    method: str, category: str, job: int, seconds: float, n_tokens: int = 100, drafts: tuple[int, int] = (0, 0)
+    method: str,
+    category: str,
+    job: int,
+    seconds: float,
+    n_tokens: int = 100,
+    drafts: tuple[int, int] = (0, 0),
+    planned: tuple[float, float] = (0.0, 0.0),
 ) -> Sample:
     text = (method.encode()[0],) if method == "suffix" else (job,)
     return Sample(
@@ -27,6 +33,8 @@ def sample(
         n_steps=50,
         n_drafted=drafts[0],
         n_accepted=drafts[1],
+        planned_plain=planned[0],
+        planned_actual=planned[1],
         texts=(text,),
     )
 
@@ -87,6 +95,28 @@ def test_only_jobs_that_both_did_count() -> None:
     assert row(rows, "qa", "suffix").speedup == 1.0
 
 
+def test_one_stall_moves_the_total_but_not_the_median() -> None:
+    samples = [sample("none", "qa", i, 10.0) for i in range(5)]
+    samples += [sample("auto", "qa", i, 50.0 if i == 2 else 5.0) for i in range(5)]
+    found = row(compare(samples, METHODS), "qa", "auto")
+    assert found.median == 2.0
+    assert found.speedup == pytest.approx(50 / 70)
+
+
+def test_the_planners_word_is_that_of_its_own_seconds() -> None:
+    samples = [sample(m, "qa", i, 10.0) for m in ("none", "suffix") for i in range(2)]
+    samples += [sample("auto", "qa", i, 5.0, drafts=(9, 3), planned=(6.0 + i, 4.0)) for i in range(2)]
+    rows = compare(samples, METHODS)
+    assert row(rows, "qa", "auto").predicted == 13 / 8
+    assert row(rows, "qa", "suffix").predicted is None, "nothing plans"
+    assert summary(rows, None)["methods"]["auto"]["predicted"] == 1.625
+
+
+def test_where_nothing_was_drafted_nothing_was_gained() -> None:
+    samples = [sample("none", "qa", 0, 10.0), sample("auto", "qa", 0, 10.0, planned=(9.0, 10.0))]
+    assert row(compare(samples, METHODS), "qa", "auto").predicted == 1.0
+
+
 def test_the_spread_covers_the_speedup_and_is_the_same_every_time() -> None:
     samples = [sample("none", "qa", i, 10.0) for i in range(12)]
     samples += [sample("auto", "qa", i, 5.0 + 0.5 * (i % 4)) for i in range(12)]
@@ -117,7 +147,7 @@ def test_the_table_shows_it_all() -> None:
     out = io.StringIO()
     Console(file=out, width=120).print(table(compare(SAMPLES, METHODS)))
     text = out.getvalue()
-    for word in ("qa", "code", OVERALL, "suffix", "2.000", "0.800", "40 %"):
+    for word in ("qa", "code", OVERALL, "suffix", "2.000", "0.800", "40 %", "median", "predicted", "0.750"):
         assert word in text
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import pytest
 
 from paceline.bench.jobs import Job
 from paceline.bench.methods import Method, parse_all
-from paceline.bench.run import Answer, Contender, Finish, Plan, Sample, run
+from paceline.bench.run import Answer, Clock, Contender, Finish, Plan, Sample, run
 from paceline.config import SamplingParams
 from paceline.engine.request import Timings
 from paceline.errors import ContextFull
@@ -44,12 +45,12 @@ class FakeContender:
         self.book.events.append(f"{self.name}{job.number}")
         self.book.samplings.setdefault((self.name, job.number), []).append(sampling)
 
-        def finish() -> tuple[list[Answer], float]:
+        def finish() -> tuple[list[Answer], Clock]:
             self.book.events.append(f"end {self.name}{job.number}")
             if (self.name, job.number) in self.book.fails:
                 raise ContextFull("too long")
             timings = Timings(predicted_n=n_tokens, predicted_ms=500.0, n_steps=5, draft_n=8, draft_n_accepted=6)
-            return [Answer((1, 2, 3), timings) for _ in job.prompts], 2.0
+            return [Answer((1, 2, 3), timings) for _ in job.prompts], Clock(2.0, plain=3.0, actual=1.5)
 
         return finish
 
@@ -130,3 +131,23 @@ def test_first_tokens_do_not_count_since_the_clock_starts_with_them(n_slots: int
     assert (sample.n_tokens, sample.seconds, sample.n_steps) == (20 * n_slots, 2.0, 5 * n_slots)
     assert (sample.n_drafted, sample.n_accepted) == (8 * n_slots, 6 * n_slots)
     assert sample.texts == ((1, 2, 3),) * n_slots
+
+
+def test_the_planners_account_is_part_of_the_sample() -> None:
+    sample = measured(Book(), plan())[1]
+    assert (sample.planned_plain, sample.planned_actual) == (3.0, 1.5)
+    assert Clock(5.0, 3.0, 2.0) - Clock(1.0, 2.0, 0.5) == Clock(4.0, 1.0, 1.5)
+
+
+def test_everybody_starts_between_two_steps() -> None:
+    """The only thread that computes is the one that starts them: none can be a step ahead."""
+    threads: set[str] = set()
+
+    class Watched(FakeContender):
+        def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
+            threads.add(threading.current_thread().name)
+            return super().start(job, n_tokens, sampling)
+
+    book = Book()
+    list(run(plan(), lambda method: Watched(method.name, book)))
+    assert threads == {"paceline-worker"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.drafters.base import Draft
-from paceline.engine.proposal import Proposal
+from paceline.drafters.proposal import Proposal
 
 
 def two_parts() -> Proposal:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.drafters.base import Ask, Draft
+from paceline.drafters.proposal import Proposal
 from paceline.engine.drafting import Drafting
-from paceline.engine.policy import FixedPolicy
-from paceline.engine.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, Client, Prophet
 
 
@@ -25,4 +25,5 @@ def test_nothing_is_drafted_after_the_end_of_a_text() -> None:
     client = Client([3])
     slot = Slot(0, tokens=[3], request=client.request, stats={"prophet": DrafterStats("prophet")}, draft=Proposal())
     slot.sampler = type("Seeded", (), {"seed": 0})()
-    assert drafting.ask("prophet", [slot], [8], [None])[0].tokens == [1, EOG]
+    drafting.propose([slot], [8])
+    assert slot.draft.tokens == [1, EOG]

@@ -10,6 +10,7 @@ from paceline.config import SpeculativeParams
 from paceline.drafters.base import Ask, Draft
 from paceline.engine.request import Finished
 from paceline.errors import ContextFull, DecodeError, PromptError, QueueFull
+from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
 
 prompts = st.lists(st.integers(0, 40), min_size=1, max_size=40)
@@ -235,3 +236,24 @@ def test_a_slot_is_chosen_for_its_prefix_unless_nobody_is_to_look() -> None:
         last = second.events[-1]
         assert isinstance(last, Finished)
         assert (last.timings.cache_n > 0) == cached
+
+
+class Padding(FixedPolicy):
+    """Wants batches of at least eight tokens."""
+
+    def size(self, n_tokens: int) -> int:
+        return max(8, n_tokens)
+
+
+@pytest.mark.parametrize("n_ctx", [256, 64])
+def test_padding_changes_nothing_and_leaves_nothing_behind(n_ctx: int) -> None:
+    """Also where there is no room for it at the end of the context."""
+    context = FakeContext(n_ctx=n_ctx, n_seqs=2)
+    engine = make_engine(context, Prophet(0.5))
+    engine.drafting.policy = Padding()
+    clients = [Client([1, 2, 3], max_tokens=20), Client([4, 5], max_tokens=None if n_ctx == 64 else 30)]
+    run(engine, *clients)
+    assert clients[0].tokens == continuation([1, 2, 3], 20)
+    assert clients[1].tokens == continuation([4, 5], len(clients[1].tokens))
+    assert any(len(batch) == 8 for batch in context.batches)
+    assert all(cells == slot.tokens[: slot.n_computed] for cells, slot in zip(context.cells, engine.slots, strict=True))

@@ -1,4 +1,4 @@
-"""Measuring before the first request: within its time, whatever the machine's moods."""
+"""Measuring: within its time, whatever the machine's moods; changes told apart from sizes; again while nobody waits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from time import perf_counter, sleep
 
 import pytest
 
-from paceline.engine.costs import CostCurve
-from paceline.engine.warmup import SELDOM, SIZES, typical, warm_up
+from paceline.engine import warmup
+from paceline.engine.warmup import SIZES, IdleMeasuring, Measurement, changes, typical, warm_up
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
+from paceline.planner.costs import CostCurve
 from tests.fakes import FakeContext
 
 
@@ -18,8 +19,9 @@ def test_it_measures_within_its_time_and_leaves_nothing_behind() -> None:
     start = perf_counter()
     warm_up(context, curve, 0.05)
     assert perf_counter() - start < 1
-    assert set(curve.sizes) <= {*SIZES, *SELDOM}
+    assert set(curve.sizes) <= {*SIZES}
     assert curve.predict(1) > 0
+    assert context.cells == [[]]
 
 
 @pytest.mark.parametrize("n_ctx", [2, 5])
@@ -30,12 +32,24 @@ def test_a_small_context_limits_the_sizes(n_ctx: int) -> None:
 
 
 def test_moods_and_single_slow_steps_do_not_count() -> None:
-    true = {1: 1.0, 2: 1.3, 4: 1.7, 6: 2.3, 8: 2.4, 16: 4.0}
-    rounds = [{n: mood * true[n] for n in true if n in SIZES or i % 3 == 0} for i, mood in enumerate((1, 1, 2, 1, 1))]
-    rounds[1][4] *= 3
-    found = typical(rounds, SIZES)
-    assert found[1] == pytest.approx(1.0, rel=0.2)
-    assert {n: s / found[1] for n, s in found.items()} == pytest.approx(true, rel=0.01)
+    true = {1: 1.0, 2: 1.3, 4: 1.7, 8: 2.4, 16: 4.0}
+    rounds = [{n: [mood * s] * 3 for n, s in true.items()} for mood in (1, 1, 2, 1, 1)]
+    rounds[1][4] = [5.0, 1.7, 1.7]
+    found, spread = typical(rounds, 0)
+    assert found == pytest.approx(true, rel=0.01)
+    assert spread < 0.01
+
+
+def test_measurements_that_disagree_have_a_large_spread() -> None:
+    _, spread = typical([{1: [1.0, 3.0, 1.5], 2: [9.0, 2.0, 4.0], 4: [30.0, 4.0, 11.0]}], 0)
+    assert spread > 0.3
+
+
+def test_what_a_change_of_size_adds_is_told_apart() -> None:
+    gpu = [{n: [s + 1.1, s + 0.9, s] for n, s in {1: 1.0, 2: 1.6, 4: 1.8}.items()}]
+    assert changes(gpu) == pytest.approx([1.1, 0.9])
+    cpu = [{1: [1.0, 1.1, 1.0], 2: [1.3, 1.2, 1.4], 4: [1.8, 2.0, 1.7], 8: [2.9, 2.8, 3.0]}]
+    assert changes(cpu) == [0.0, 0.0]
 
 
 def test_a_slow_model_is_not_measured_at_sizes_that_take_too_long() -> None:
@@ -46,6 +60,50 @@ def test_a_slow_model_is_not_measured_at_sizes_that_take_too_long() -> None:
 
     curve, start = CostCurve(), perf_counter()
     warm_up(Slow(n_ctx=64), curve, 0.05)
-    assert perf_counter() - start < 0.3
+    assert perf_counter() - start < 0.4
     assert 1 in curve.sizes
     assert max(curve.sizes) < 8
+
+
+class Clocked(FakeContext):
+    """Takes its time by the fake clock."""
+
+    def __init__(self, now: list[float], seconds: dict[int, float]) -> None:
+        super().__init__(n_ctx=64)
+        self.now = now
+        self.seconds = seconds
+
+    def _check(self, entries: list[tuple[int, int]]) -> None:
+        self.now[0] += self.seconds[len(entries)]
+
+
+def test_a_bad_curve_heals_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine was busy at the start: two tokens seemed to cost 55 plain steps."""
+    now = [0.0]
+    monkeypatch.setattr(warmup, "perf_counter", lambda: now[0])
+    true = {1: 0.010, 2: 0.0136, 4: 0.019, 8: 0.033, 16: 0.055, 32: 0.107}
+    context, curve = Clocked(now, true), CostCurve({1: 0.01, 2: 0.55, 4: 0.6, 8: 0.7, 16: 0.8, 32: 1.0})
+    context.cells[0] = [7] * 10
+    idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 10))])
+    assert not idle.turn(0)
+    for n_finished in range(1, 20):
+        while idle.turn(n_finished):
+            pass
+    assert curve.is_calm
+    assert {n: curve.predict(n) for n in true} == pytest.approx(true, rel=0.05)
+    assert context.cells[0] == [7] * 10
+
+
+def test_it_is_measured_again_after_the_first_second_fourth_and_eighth_request() -> None:
+    context, curve = FakeContext(n_ctx=64), CostCurve()
+    curve.spread = 0.01
+    idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 0))])
+    measured = []
+    for n_finished in range(1, 17):
+        n_before = len(context.batches)
+        while idle.turn(n_finished):
+            pass
+        if len(context.batches) > n_before:
+            measured.append(n_finished)
+        curve.spread = 0.01
+    assert measured == [1, 2, 4, 8, 16]

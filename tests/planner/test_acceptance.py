@@ -1,64 +1,55 @@
-"""Beliefs: who else says so, what the text showed, and slots apart."""
+"""Chances: what the text showed teaches, slots apart, greedy and sampled apart."""
 
 from __future__ import annotations
 
 from paceline.drafters.base import Draft
-from paceline.engine.beliefs import ALONE, CONTESTED, SECONDED, Beliefs, Offer, Opinions
+from paceline.planner.acceptance import AcceptanceModel
 
 
 def draft(tokens: list[int], source: str = "a", confidence: float = 0.5) -> Draft:
     return Draft(tokens, source, [confidence] * len(tokens))
 
 
-def opinions(tokens: list[int], source: str, offers: list[Offer]) -> list[int]:
-    others = Opinions(source, offers)
-    return [others.of(token) for token in tokens]
-
-
-def test_what_others_say_to_each_token() -> None:
-    offers: list[Offer] = [((), draft([1, 2, 3, 4])), ((), draft([1, 2, 9], "b"))]
-    assert opinions([1, 2, 3, 4], "a", offers) == [SECONDED, SECONDED, CONTESTED, ALONE]
-    assert opinions([1, 2, 9], "b", offers) == [SECONDED, SECONDED, CONTESTED]
-    assert opinions([1, 2, 9], "c", offers) == [SECONDED, SECONDED, SECONDED]
-
-
-def test_who_goes_on_after_others_says_nothing_about_them() -> None:
-    offers: list[Offer] = [((), draft([1, 2])), ((1, 2), draft([3], "b"))]
-    assert opinions([1, 2, 3], "a", offers) == [ALONE, ALONE, SECONDED]
-    assert opinions([1, 2, 3], "b", offers) == [SECONDED, SECONDED, ALONE]
-
-
-def test_agreement_is_believed_and_contradiction_is_not() -> None:
-    beliefs = Beliefs()
-    mine = draft([1])
-    alone, seconded, contested = (
-        beliefs.chances(0, [mine], offers)[0]
-        for offers in ([((), mine)], [((), mine), ((), draft([1], "b"))], [((), mine), ((), draft([2], "b"))])
-    )
-    assert contested < alone < seconded
-
-
 def test_only_what_the_text_showed_teaches() -> None:
-    beliefs = Beliefs()
-    beliefs.learn(0, [((), draft([1, 2, 3]))], [1])
-    assert beliefs.of("a")[ALONE].n_seen == 1
-    beliefs.learn(0, [((), draft([1, 2, 3]))], [1, 9, 3])
-    assert beliefs.of("a")[ALONE].n_seen == 3
-    beliefs.learn(0, [((7,), draft([1, 2, 3]))], [1, 2, 3])
-    assert beliefs.of("a")[ALONE].n_seen == 3
-    beliefs.learn(0, [((7,), draft([1, 2, 3]))], [7, 1, 2, 3, 4])
-    assert beliefs.of("a")[ALONE].n_seen == 6
+    model = AcceptanceModel()
+    model.learn(0, [draft([1, 2, 3])], [1])
+    assert model.of("a", sampled=False).n_seen == 1
+    model.learn(0, [draft([1, 2, 3])], [1, 9, 3])
+    assert model.of("a", sampled=False).n_seen == 3
+    model.learn(0, [draft([5]), draft([1, 2], "b")], [1, 2, 3])
+    assert model.of("a", sampled=False).n_seen == 4
+    assert model.of("b", sampled=False).n_seen == 2
 
 
-def test_each_case_is_learned_apart() -> None:
-    beliefs = Beliefs()
-    for _ in range(200):
-        beliefs.learn(0, [((), draft([1])), ((), draft([1], "b"))], [1])
-        beliefs.learn(1, [((), draft([1])), ((), draft([2], "b"))], [3])
-    beliefs.forget(0)
-    beliefs.forget(1)
-    both = beliefs.chances(0, [draft([1])], [((), draft([1], "b"))])[0]
-    either = beliefs.chances(0, [draft([1])], [((), draft([2], "b"))])[0]
-    assert both > 0.9
-    assert either < 0.1
-    assert 0.3 < beliefs.chances(0, [draft([1])], [])[0] < 0.7
+def test_greedy_and_sampled_confidences_are_calibrated_apart() -> None:
+    model = AcceptanceModel()
+    for _ in range(100):
+        model.begin(0, sampled=False)
+        model.learn(0, [draft([1])], [1])
+        model.begin(1, sampled=True)
+        model.learn(1, [draft([1])], [2])
+    model.begin(0, sampled=False)
+    model.begin(1, sampled=True)
+    assert model.p_accept(0, draft([1]))[0] > 0.85
+    assert model.p_accept(1, draft([1]))[0] < 0.15
+
+
+def test_one_text_s_bias_is_its_own_and_ends_with_it() -> None:
+    model = AcceptanceModel()
+    model.begin(0, sampled=False)
+    model.begin(1, sampled=False)
+    for _ in range(10):
+        model.learn(0, [draft([1])], [2])
+    assert model.p_accept(0, draft([1]))[0] < model.p_accept(1, draft([1]))[0]
+    model.end(0)
+    model.begin(0, sampled=False)
+    assert model.p_accept(0, draft([1])) == model.p_accept(1, draft([1]))
+
+
+def test_the_rule_for_one_token_is_the_rule_for_all() -> None:
+    model = AcceptanceModel()
+    for _ in range(5):
+        model.learn(0, [draft([1, 2], confidence=0.7)], [1, 3])
+    chance, mean = model.rule(0, "a")
+    assert [chance(0.7), chance(0.7)] == model.p_accept(0, draft([1, 2], confidence=0.7))
+    assert mean == model.means()["a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.engine.costs import CostCurve
+from paceline.planner.costs import CostCurve
 
 CPU = {1: 0.010, 2: 0.0136, 4: 0.019, 8: 0.033, 16: 0.055, 32: 0.107}
 
@@ -65,11 +66,11 @@ def test_sizes_never_tried_keep_their_place_when_the_machine_wobbles() -> None:
     assert 0.75 < (curve.predict(16) / curve.predict(1)) / (CPU[16] / CPU[1]) < 1.33
 
 
-def test_a_new_measurement_sets_the_scale_and_meets_the_old_shape_halfway() -> None:
-    curve = CostCurve(CPU)
-    curve.learn({n: 3 * seconds for n, seconds in CPU.items() if n <= 16})
+def test_a_new_measurement_sets_the_scale_and_meets_a_sure_shape_halfway() -> None:
+    curve = kept(CostCurve(CPU))
+    curve.learn({n: 3 * seconds for n, seconds in CPU.items() if n <= 16}, spread=0.02)
     assert abs(curve.predict(32) / CPU[32] - 3) < 0.01
-    curve.learn({**{n: CPU[n] for n in (1, 4, 8, 16)}, 2: 4 * CPU[2]})
+    curve.learn({**{n: CPU[n] for n in (1, 4, 8, 16)}, 2: 4 * CPU[2]}, spread=0.02)
     assert 0.9 < curve.predict(1) / CPU[1] < 1.6
     assert curve.predict(8) / CPU[8] < 1.6
 
@@ -79,15 +80,93 @@ def test_one_size_measured_absurdly_does_not_flatten_the_rest() -> None:
     assert curve.predict(16) > 1.2 * curve.predict(8)
 
 
+ABOUT = {"model": "m.gguf", "devices": ["a CPU"], "gpu_layers": -1}
+
+
+def kept(curve: CostCurve) -> CostCurve:
+    """As after a calm measurement."""
+    curve.spread = 0.02
+    return curve
+
+
 def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "curve.json"
-    CostCurve(CPU).save(path)
-    assert abs(CostCurve.load(path).predict(4) - 0.019) < 1e-9
-    path.write_text("{not json")
-    assert not CostCurve.load(path).known
-    path.write_text('{"1": "x", "2": -3}')
-    assert not CostCurve.load(path).known
-    assert not CostCurve.load(tmp_path / "missing.json").known
+    kept(CostCurve(CPU, change=(0.001, 0.002))).save(path, ABOUT)
+    again = CostCurve.load(path, ABOUT)
+    assert abs(again.predict(4) - 0.019) < 1e-9
+    assert again.change[:2] == [0.001, 0.002]
+    assert again.is_calm
+    for broken in ("{not json", '{"1": "x", "2": -3}', '{"about": {}, "seconds": {"1": 1e-2}}'):
+        path.write_text(broken)
+        assert not CostCurve.load(path, ABOUT).known
+    assert not CostCurve.load(tmp_path / "missing.json", ABOUT).known
+
+
+def test_a_curve_of_another_machine_is_never_used(tmp_path: Path) -> None:
+    path = tmp_path / "curve.json"
+    kept(CostCurve(CPU)).save(path, ABOUT)
+    assert not CostCurve.load(path, {**ABOUT, "devices": ["a GPU"]}).known
+    assert not CostCurve.load(path, {**ABOUT, "gpu_layers": 0}).known
+
+
+def test_a_doubtful_curve_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "curve.json"
+    CostCurve(CPU).save(path, ABOUT)
+    assert not path.exists()
+
+
+def test_the_impossible_is_not_believed(tmp_path: Path) -> None:
+    """Two tokens never cost 55 plain steps: a file that says so counts as none, a measurement as noise."""
+    path = tmp_path / "curve.json"
+    kept(CostCurve(CPU)).save(path, ABOUT)
+    data = json.loads(path.read_text())
+    data["seconds"]["2"] = 55 * data["seconds"]["1"]
+    path.write_text(json.dumps(data))
+    assert not CostCurve.load(path, ABOUT).known
+    curve = CostCurve({1: 0.01, 2: 0.55, 4: 0.56, 8: 0.57})
+    assert all(curve.predict(n) <= n * 0.01 + 1e-9 for n in range(1, 20))
+    curve = CostCurve({1: 0.01, 2: 0.002, 4: 0.003})
+    assert curve.predict(4) >= curve.predict(1)
+
+
+def test_a_calm_measurement_takes_the_place_of_a_doubtful_one_and_not_the_other_way_round() -> None:
+    curve = CostCurve({1: 0.01, 2: 0.02, 4: 0.04, 8: 0.08})
+    curve.learn(CPU, (0.0, 0.0), spread=0.03)
+    assert abs(curve.predict(2) - CPU[2]) < 1e-9
+    curve.learn({1: 0.03, 2: 0.06, 4: 0.12}, (0.01, 0.01), spread=0.6)
+    assert abs(curve.predict(2) / curve.predict(1) - CPU[2] / CPU[1]) < 1e-9
+    assert curve.price == 0
+
+
+def test_it_knows_the_step_before() -> None:
+    curve = CostCurve(CPU, change=(0.008, 0.004))
+    curve.passed(1)
+    assert curve.changing(1) == 0.004
+    curve.passed(1)
+    assert curve.changing(1) == 0
+    assert curve.changing(4) == 0.008
+    assert curve.price == 0.012
+    curve.passed(4)
+    assert curve.changing(1) == 0.008
+
+
+def test_what_a_change_costs_is_learned_and_does_not_bend_the_shape() -> None:
+    curve, chance = CostCurve(CPU, change=(0.006, 0.003)), random.Random(4)
+    for i in range(900):
+        n = 4 if i % 9 == 0 else 1
+        extra = 0.008 if n == 4 or i % 9 == 1 else 0.004 if i % 9 == 2 else 0.0
+        curve.observe(n, CPU[n] * chance.uniform(0.97, 1.03) + extra)
+    assert 0.0065 < curve.change[0] < 0.0095
+    assert 0.003 < curve.change[1] < 0.005
+    assert 0.95 < curve.predict(1) / CPU[1] < 1.05
+
+
+def test_on_a_cpu_every_step_tells_the_shape() -> None:
+    curve = CostCurve({**CPU, 4: 0.0215})
+    for _ in range(60):
+        curve.observe(1, CPU[1])
+        curve.observe(4, CPU[4])
+    assert curve.predict(4) / curve.predict(1) < 2.0
 
 
 def test_what_context_costs_is_told_apart_from_the_machine_s_mood() -> None:
@@ -103,8 +182,8 @@ def test_what_context_costs_is_told_apart_from_the_machine_s_mood() -> None:
 
 def test_what_context_costs_is_kept_too(tmp_path: Path) -> None:
     path = tmp_path / "curve.json"
-    CostCurve(CPU, attention=0.7).save(path)
-    again = CostCurve.load(path)
+    kept(CostCurve(CPU, attention=0.7)).save(path, ABOUT)
+    again = CostCurve.load(path, ABOUT)
     assert abs(again.predict(4, 1000) - (CPU[4] + 0.7 * 4 * CPU[1])) < 1e-9
 
 

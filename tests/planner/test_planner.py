@@ -1,4 +1,4 @@
-"""The planner: tokens earn their place, cliffs are seen, zero is always a candidate."""
+"""The planner: tokens earn their place, cliffs are seen, changes of size are paid for, zero is always a candidate."""
 
 from __future__ import annotations
 
@@ -8,114 +8,184 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.engine.costs import CostCurve
-from paceline.engine.planner import Planner, cumulated
 from paceline.library import worth_reading
+from paceline.planner.costs import CostCurve
+from paceline.planner.planner import Planner, cumulated
 
-CPU = CostCurve({1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0})
-GPU = CostCurve({1: 1.0, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78})
-QUICK_DRAFT = CostCurve({1: 0.04, 8: 0.06})
+CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
+GPU = {1: 1.0, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78}
+QUICK = 0.04  # a draft token
+
+
+def planner(curve: dict[int, float], change: tuple[float, float] = (0.0, 0.0), least: int = 0) -> Planner:
+    costs = CostCurve(curve, change=change)
+    for _ in range(3):
+        costs.passed(1)
+    return Planner(costs, least=least)
 
 
 def test_hopeless_drafts_are_not_checked() -> None:
     for curve in (CPU, GPU):
-        assert Planner(curve, QUICK_DRAFT).trim([[0.05, 0.05]]) == [0]
-        assert Planner(curve, QUICK_DRAFT).trim([[]]) == [0]
+        assert planner(curve).trim([[0.05, 0.05]]) == [0]
+        assert planner(curve).trim([[]]) == [0]
 
 
 def test_sure_drafts_are_checked_as_far_as_they_pay() -> None:
-    assert Planner(CPU, QUICK_DRAFT).trim([[0.99] * 8])[0] >= 4
-    assert Planner(GPU, QUICK_DRAFT).trim([[0.99] * 16]) == [16]
+    assert planner(CPU).trim([[0.99] * 8])[0] >= 4
+    assert planner(GPU).trim([[0.99] * 16]) == [16]
 
 
 def test_a_cliff_is_jumped_or_left_alone() -> None:
     """On a GPU one likely token does not pay, a long draft of the same chances does."""
-    planner = Planner(GPU, QUICK_DRAFT)
-    assert planner.trim([[0.38]]) == [0]
-    assert planner.trim([[0.6] * 12])[0] > 2
+    assert planner(GPU).trim([[0.38]]) == [0]
+    assert planner(GPU).trim([[0.6] * 12])[0] > 2
 
 
 def test_the_better_slot_gets_the_tokens() -> None:
-    planner = Planner(CPU, QUICK_DRAFT)
-    planner.face(2)
-    good, bad = planner.trim([[0.97] * 4, [0.2] * 4])
+    two = planner(CPU)
+    two.begin_step(2)
+    good, bad = two.trim([[0.97] * 4, [0.2] * 4])
     assert good > 0
     assert bad == 0
 
 
 def test_slots_share_a_jump_that_none_would_make_alone() -> None:
-    planner = Planner(CostCurve({4: 1.0, 5: 1.35, 8: 1.45, 16: 2.9}), QUICK_DRAFT)
-    planner.face(4)
-    assert planner.best_length([0.8])[0] == 1
-    assert planner.trim([[0.8], [0.8], [0.8], [0.8]]) == [1, 1, 1, 1]
-    assert planner.trim([[0.8], [], [], []]) == [0, 0, 0, 0]
+    four = planner({4: 1.0, 5: 1.35, 8: 1.45, 16: 2.9})
+    four.begin_step(4)
+    assert four.best_length([0.8])[0] == 1
+    assert four.trim([[0.8], [0.8], [0.8], [0.8]]) == [1, 1, 1, 1]
+    assert four.trim([[0.8], [], [], []]) == [0, 0, 0, 0]
 
 
 def test_a_long_draft_of_doubtful_beginning_is_checked_in_two_steps_where_tokens_are_dear() -> None:
     doubtful, sure = [0.75] * 2 + [0.98] * 30, [0.99] * 32
-    assert Planner(CPU, QUICK_DRAFT).best_length(doubtful)[0] < 8
-    assert Planner(CPU, QUICK_DRAFT).best_length(sure)[0] > 24
-    assert Planner(GPU, QUICK_DRAFT).best_length(doubtful)[0] > 24
+    assert planner(CPU).best_length(doubtful)[0] < 8
+    assert planner(CPU).best_length(sure)[0] > 24
+    assert planner(GPU).best_length(doubtful)[0] > 24
 
 
 @given(st.lists(st.floats(0.02, 1.0), max_size=40))
-def test_waiting_is_only_chosen_where_it_is_worth_more(chances: list[float]) -> None:
-    planner = Planner(CPU, QUICK_DRAFT)
-    reached = cumulated(chances)
-    n_at_once, at_once = planner._peak(reached, planner._extras(len(reached)))
-    n, worth = planner.best_length(chances)
-    assert (n, worth) == (n_at_once, at_once) or (n < n_at_once and worth > at_once)
+def test_waiting_is_only_chosen_where_it_is_worth_more(p_accept: list[float]) -> None:
+    one = planner(CPU)
+    reached = cumulated(p_accept)
+    n_at_once, at_once = one._peak(reached, one.extras(len(reached)))
+    n, gain = one.best_length(p_accept)
+    assert (n, gain) == (n_at_once, at_once) or (n < n_at_once and gain > at_once)
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.booleans())
-def test_no_other_lengths_are_worth_more(chances: list[list[float]], exact: bool) -> None:
-    planner = Planner(CPU, QUICK_DRAFT, exact=exact)
-    planner.face(len(chances))
+@given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.sampled_from([0, 2, 4]))
+def test_no_other_lengths_are_worth_more(p_accept: list[list[float]], least: int) -> None:
+    some = planner(CPU, least=least)
+    some.begin_step(len(p_accept))
 
-    def worth(lengths: tuple[int, ...]) -> float:
-        tokens = sum(sum(cumulated(row)[:n]) for row, n in zip(chances, lengths, strict=True))
-        costs = [planner.extra_seconds(n) for n in lengths] if exact else [planner.extra_seconds(sum(lengths))]
-        return tokens - planner.rate * sum(costs)
+    def gain(lengths: tuple[int, ...]) -> float:
+        tokens = sum(sum(cumulated(row)[:n]) for row, n in zip(p_accept, lengths, strict=True))
+        costs = [some.extras(n)[n] for n in lengths] if least else [some.extras(sum(lengths))[sum(lengths)]]
+        return tokens - some.rate * sum(costs)
 
-    best = max(worth(lengths) for lengths in itertools.product(*(range(len(row) + 1) for row in chances)))
-    assert worth(tuple(planner.trim(chances))) == pytest.approx(best, abs=1e-9)
+    best = max(gain(lengths) for lengths in itertools.product(*(range(len(row) + 1) for row in p_accept)))
+    assert gain(tuple(some.trim(p_accept))) == pytest.approx(best, abs=1e-9)
+
+
+def test_in_a_batch_of_one_fixed_size_every_token_is_free() -> None:
+    assert planner(CPU, least=16).trim([[0.1, 0.5]]) == [2]
 
 
 def test_a_model_as_slow_as_the_target_can_never_pay() -> None:
-    assert not Planner(CPU, CostCurve({1: 1.0})).can_ever_pay(16)
-    assert not Planner(GPU, CostCurve({1: 1.0})).can_ever_pay(16)
-    assert Planner(CPU, QUICK_DRAFT).can_ever_pay(16)
+    assert not planner(CPU).can_ever_pay(16, 1.0)
+    assert not planner(GPU).can_ever_pay(16, 1.0)
+    assert planner(CPU).can_ever_pay(16, QUICK)
 
 
 def test_drafting_stops_at_the_token_that_no_longer_pays() -> None:
-    planner = Planner(CPU, QUICK_DRAFT)
-    assert planner.pays_to_go_on(1.0, 0.8, 0, 16)
-    assert not planner.pays_to_go_on(0.1, 0.8, 3, 16)
-    over_the_cliff = Planner(GPU, QUICK_DRAFT)
-    assert over_the_cliff.pays_to_go_on(0.5, 0.6, 4, 16)
-    assert not over_the_cliff.pays_to_go_on(0.5, 0.3, 0, 16)
+    assert planner(CPU).pays_to_continue(1.0, 0.8, 0, 16, QUICK)
+    assert not planner(CPU).pays_to_continue(0.1, 0.8, 3, 16, QUICK)
+    assert planner(GPU).pays_to_continue(0.5, 0.6, 4, 16, QUICK)
+    assert not planner(GPU).pays_to_continue(0.5, 0.3, 0, 16, QUICK)
 
 
 def test_the_speed_up_is_told_against_plain_steps() -> None:
-    planner = Planner(CPU, QUICK_DRAFT)
+    one = planner(CPU)
     for _ in range(200):
-        planner.observe(4, 3, 1.82, 0.18)
-    assert planner.speedup == pytest.approx(1.5, rel=0.01)
-    assert planner.gain == pytest.approx(1.5, rel=0.05)
+        one.observe_step(4, 3, 3, 1.82, 0.18)
+    assert one.speedup == pytest.approx(1.5, rel=0.01)
+    assert one.gain == pytest.approx(1.5, rel=0.05)
+
+
+def test_where_nothing_was_drafted_the_speed_up_is_one_however_slow_the_steps() -> None:
+    one = planner(CPU)
+    for _ in range(50):
+        one.observe_step(1, 1, 0, 1.8, 0.0)
+    assert one.speedup == 1.0
 
 
 def test_a_long_context_makes_draft_tokens_dearer() -> None:
-    planner = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3), QUICK_DRAFT)
-    short = planner.trim([[0.5] * 3])
-    planner.face(1, 3000)
-    assert planner.trim([[0.5] * 3]) < short
+    far = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3))
+    short = far.trim([[0.5] * 3])
+    far.begin_step(1, 3000)
+    assert far.trim([[0.5] * 3]) < short
 
 
 def test_a_draft_model_may_read_more_for_a_longer_answer_and_less_beside_others() -> None:
-    planner = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}), CostCurve({1: 0.1, 128: 0.2}))
-    worth = worth_reading(planner)
+    target = planner({1: 1.0, 2: 1.1, 4: 1.3})
+    worth = worth_reading(target, CostCurve({1: 0.1, 128: 0.2}))
     assert worth(10**6) == worth(256) > worth(64) >= 128
     alone = worth(256)
-    planner.face(4)
+    target.begin_step(4)
     assert worth(256) < alone
+
+
+def test_the_gain_of_a_model_is_foretold_from_how_it_did_on_a_text() -> None:
+    one = planner(CPU)
+    good = one.prospect([(0.9, True)] * 30, QUICK)
+    assert good > one.prospect([(0.9, True), (0.9, False)] * 15, QUICK) > one.prospect([(0.9, False)] * 30, QUICK)
+    assert one.prospect([(0.02, False)] * 30, QUICK) == 0.0
+
+
+# -- sizes, where changing them costs time
+
+
+def test_a_lone_draft_pays_for_the_way_there_and_back() -> None:
+    """Worth checking where changing is free, not where it slows the plain steps after it down."""
+    lone = [0.8] * 4
+    assert planner(GPU).trim([lone])[0] > 0
+    dear = planner(GPU, (1.0, 1.0))
+    for _ in range(20):
+        dear.learn_sizes([])
+    dear.begin_step(1)
+    assert dear.trim([lone]) == [0]
+    assert dear.trim([[0.99] * 16])[0] >= 15
+
+
+def test_a_size_that_keeps_paying_is_kept_and_short_drafts_are_padded_to_it() -> None:
+    one = planner(GPU, (1.0, 1.0))
+    for _ in range(30):
+        one.begin_step(1)
+        n = one.trim([[0.9] * 7])[0]
+        size = one.size(1 + n)
+        one.observe_step(size, 6, n, GPU[size], 0.0)
+    assert size == 8
+    one.begin_step(1)
+    assert one.size(3) == 8
+    assert not one.is_plain
+
+
+def test_it_goes_back_to_plain_steps_when_nothing_can_be_drafted_any_more() -> None:
+    one = planner(GPU, (1.0, 1.0))
+    one.target.passed(8)
+    sizes = []
+    for _ in range(40):
+        one.begin_step(1)
+        one.trim([[]])
+        sizes.append(one.size(1))
+        one.observe_step(sizes[-1], 1, 0, GPU[sizes[-1]], 0.0)
+    assert sizes[-1] == 1
+    assert sum(a != b for a, b in itertools.pairwise(sizes)) <= 1
+
+
+def test_on_a_cpu_nothing_is_padded() -> None:
+    one = planner(CPU)
+    one.target.passed(8)
+    one.begin_step(1)
+    assert [one.size(n) for n in (1, 3, 5, 11)] == [1, 3, 5, 11]

@@ -31,6 +31,12 @@ COMPARE = [
     ),
     Flag(names="--limit", sets="bench.limit", kind=Kind.INT, help="prompts of each category; 0 = all"),
     Flag(
+        names="--tail",
+        sets="bench.tail",
+        help="take the prompts from the end of each category instead of its beginning: judge settings by others than "
+        "those they were chosen on",
+    ),
+    Flag(
         names="-n --predict",
         old="--n-predict",
         sets="bench.n_tokens",

@@ -98,8 +98,8 @@ DRAFT_MODEL = [
         sets="drafters.draft_model.p_min",
         kind=Kind.FLOAT,
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
-        help="the draft model stops at its first token less likely than this; higher = shorter, surer drafts; left out: "
-        "0.75, or whatever pays under --spec-policy auto",
+        help="the draft model stops at its first token less likely than this; higher = shorter, surer drafts; left "
+        "out: 0.75, or whatever pays under --spec-policy auto",
     ),
     Flag(
         names="-ngld --spec-draft-ngl",

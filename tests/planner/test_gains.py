@@ -1,0 +1,34 @@
+"""Gains: the text at hand counts most, others count at first, and what is not tried is forgotten."""
+
+from __future__ import annotations
+
+from paceline.planner.gains import GainEstimate, Gains
+
+
+def test_an_estimate_follows_the_text_and_forgets_it() -> None:
+    gain = GainEstimate(0.3)
+    for _ in range(20):
+        gain.learn(0.0)
+    assert 0.0 < gain.expected < 0.08
+    surest = gain.upper_bound
+    for _ in range(300):
+        gain.decay(0.3)
+    assert gain.expected > 0.25
+    assert gain.upper_bound > surest
+
+
+def test_a_new_text_starts_from_what_others_gained() -> None:
+    gains = Gains()
+    for _ in range(100):
+        gains.learn(0, "a", 1.0)
+    assert gains.of(1, "a").expected > 0.9
+    gains.end(0)
+    assert gains.of(0, "a").n_trials == 0
+
+
+def test_one_slow_question_does_not_make_all_dear() -> None:
+    gains = Gains()
+    for _ in range(20):
+        gains.took("a", 0.01)
+    gains.took("a", 5.0)
+    assert gains.seconds["a"] < 0.012
