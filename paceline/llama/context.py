@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline.config import ContextParams
+from paceline.config import ContextParams, ModelParams
 from paceline.errors import DecodeError, ModelError, RequestError
-from paceline.llama.lib import Floats, c, get_logits, log, system, versions
+from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.model import Model
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
@@ -27,6 +27,15 @@ FLASH_ATTN = {None: -1, False: 0, True: 1}
 POOLING_TYPES = {None: -1, "mean": 1, "cls": 2, "last": 3}
 NO_POOLING = 0
 NO_ROOM = 1
+
+
+def fingerprint(model: ModelParams, context: ContextParams, *more: object) -> str:
+    """Names a model file on this machine: its size, processors and accelerators, what is computed where, libllama."""
+    file = Path(model.path)
+    machine = (versions(), build(), system(), devices(), tiled(), context.threads, context.threads_batch)
+    where = (model.n_gpu_layers, context.offload_kqv, context.cache_type_k, context.cache_type_v)
+    text = repr((file.name, file.stat().st_size, machine, where, more))
+    return f"{file.stem}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
 class Batch:
@@ -115,6 +124,7 @@ class Context:
         raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
         raw.swa_full = True
         raw.no_perf = True
+        tiled()
         log.clear()
         handle = c.llama_init_from_model(model.handle, raw)
         if not handle:
@@ -124,10 +134,10 @@ class Context:
     @property
     def fingerprint(self) -> str:
         """Names what a cost curve depends on: model file, device, threads, kind of memory, libllama."""
-        model, p = self.model, self.params
-        parts = (Path(model.path).name, model.n_bytes, versions(), system(), p.threads, p.threads_batch, p.kv_unified)
-        text = repr((*parts, p.cache_type_k, p.cache_type_v, p.flash_attn, p.n_seqs > 1))
-        return f"{Path(model.path).stem}-{sha256(text.encode()).hexdigest()[:16]}"
+        p = self.params
+        return fingerprint(
+            self.model.params, p, self.model.params.use_extra_bufts, p.kv_unified, p.flash_attn, p.n_seqs > 1
+        )
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
