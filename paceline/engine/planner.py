@@ -32,13 +32,14 @@ class Planner:
     """Weighs chances against the cost curves of target and draft model.
 
     `face` says what the next step is like; everything else is about that step. In exact mode each slot is computed on
-    its own, never with fewer than two tokens.
+    its own, never with fewer than `least` tokens; 0 where all are computed together.
     """
 
-    def __init__(self, target: CostCurve, draft: CostCurve, *, exact: bool = False) -> None:
+    def __init__(self, target: CostCurve, draft: CostCurve, *, least: int = 0) -> None:
         self.target = target
         self.draft = draft
-        self.exact = exact
+        self.least = least
+        self.exact = least > 0
         self.gain = 1.0
         self.seconds_plain = 0.0
         self.seconds_actual = 0.0
@@ -50,7 +51,7 @@ class Planner:
         """The next step is for so many slots, with so many tokens of context on average."""
         self.n_slots = n_slots
         self.n_context = n_context
-        self.plain_seconds = n_slots * self.seconds(2) if self.exact else self.seconds(n_slots)
+        self.plain_seconds = n_slots * self.seconds(self.least) if self.exact else self.seconds(n_slots)
         self._least_rate = (1 + MARGIN * min(n_slots, CROWD)) * n_slots / max(1e-9, self.plain_seconds)
         self.rate = max(1.0, self.gain) * self._least_rate
         self.draft_step = self.draft.predict(n_slots) / n_slots
@@ -71,7 +72,7 @@ class Planner:
         while len(extra) <= n:
             m = len(extra)
             extra.append(
-                self.seconds(max(2, 1 + m)) - self.seconds(2)
+                self.seconds(max(self.least, 1 + m)) - self.seconds(self.least)
                 if self.exact
                 else self.seconds(self.n_slots + m) - self.plain_seconds
             )

@@ -70,7 +70,7 @@ def test_waiting_is_only_chosen_where_it_is_worth_more(chances: list[float]) -> 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.floats(0.02, 1.0), max_size=4), min_size=1, max_size=3), st.booleans())
 def test_no_other_lengths_are_worth_more(chances: list[list[float]], exact: bool) -> None:
-    planner = Planner(CPU, QUICK_DRAFT, exact=exact)
+    planner = Planner(CPU, QUICK_DRAFT, least=2 * exact)
     planner.face(len(chances))
 
     def worth(lengths: tuple[int, ...]) -> float:

@@ -169,7 +169,7 @@ def test_a_model_that_becomes_useful_is_noticed() -> None:
 def test_the_text_is_the_same_under_the_auto_policy(texts: list[list[int]], p: float, exact: bool) -> None:
     context = FakeContext(n_ctx=256, n_seqs=2, exact=exact)
     engine = make_engine(context, Prophet(p))
-    engine.drafting.policy = AutoPolicy(Planner(CostCurve({1: 1e-4, 8: 1.2e-4}), CostCurve(), exact=exact))
+    engine.drafting.policy = AutoPolicy(Planner(CostCurve({1: 1e-4, 8: 1.2e-4}), CostCurve(), least=2 * exact))
     clients = [Client(text, max_tokens=30) for text in texts]
     run(engine, *clients)
     for client, text in zip(clients, texts, strict=True):
