@@ -86,7 +86,13 @@ class Opening:
         self._stack.close()
 
     def find(self, candidates: tuple[Layout, ...]) -> Finding | None:
-        layout = WORKER.call(lambda: find(self.context, candidates))
+        """In one call: each may come from a new thread, and would bring new threads of libllama's."""
+        return WORKER.call(lambda: self._find(candidates))
+
+    def _find(self, candidates: tuple[Layout, ...]) -> Finding | None:
+        if self.repacked:
+            self._time_plain()
+        layout = find(self.context, candidates)
         if layout is None:
             return None
         cost = self._cost(layout.least)
@@ -101,14 +107,13 @@ class Opening:
         """A batch of n tokens against a plain step of weights as they are usually loaded, each at its best."""
         steps = []
         for _ in range(N_ROUNDS):
-            steps.append(WORKER.call(lambda: step_seconds(self.context, n)))
+            steps.append(step_seconds(self.context, n))
             if self.repacked:
-                self.time_plain()
+                self._time_plain()
         return min(steps) / max(1e-9, self.plain_seconds)
 
-    def time_plain(self) -> None:
-        seconds = WORKER.call(lambda: step_seconds(self.context, 1))
-        self.plain_seconds = min(seconds, self.plain_seconds)
+    def _time_plain(self) -> None:
+        self.plain_seconds = min(self.plain_seconds, step_seconds(self.context, 1))
 
 
 def open_exactly(
@@ -160,7 +165,6 @@ def search(opening: Opening) -> Finding:
     """Weights as they are usually loaded; where that takes large batches and the CPU has some, as the file has them."""
     if not opening.repacked:
         opening.load(repacked=True)
-    opening.time_plain()
     found = opening.find(CANDIDATES)
     if found and found.layout.least <= CHEAP:
         return found
