@@ -26,6 +26,7 @@ READING = 15.0  # seconds that may go into reading up to it
 SECONDS = 60.0  # for one layout; then the rest of the ways is left out
 N_SURE = 4  # ways that are never left out
 N_TIMES = 5
+TIMING = 1.0  # second that timing may take, or one step
 
 Way = Sequence[tuple[int, int]]
 """How tokens are computed, again and again: so many that are kept, then so many that are rejected."""
@@ -107,15 +108,15 @@ def find(context: Computes, candidates: Iterable[Layout] = CANDIDATES) -> Layout
 
 def step_seconds(context: Computes, n: int) -> float:
     """A batch of n tokens on an empty sequence, undisturbed."""
-    batch, times = context.new_batch(), []
-    for _ in range(N_TIMES):
+    batch, times = context.new_batch(), [0.0]
+    while len(times) <= N_TIMES and sum(times) < TIMING:
         batch.clear()
         batch.add(0, [1] * n, 0, n)
         start = perf_counter()
         context.decode(batch)[0].argmax()
         times.append(perf_counter() - start)
         context.remove(0, 0)
-    return min(times)
+    return min(times[1:])
 
 
 def ways(layout: Layout) -> list[Way]:
