@@ -206,6 +206,7 @@ class ModelParams:
     n_gpu_layers: int = -1
     use_mmap: bool = True
     use_mlock: bool = False
+    use_extra_bufts: bool = True
     vocab_only: bool = False
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ from paceline.llama.context import Context
 from paceline.llama.embedder import Embedder
 from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
+from paceline.opening import Finding, open_exactly
 from paceline.planner.base import Policy
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
@@ -133,23 +134,34 @@ class Engine:
     def _build(self, settings: Settings, on_progress: Callable[[float], None] | None) -> None:
         params = settings.engine
         types = registry.canonical(params.spec_types)
-        self.model = self._model(settings.model, on_progress)
+        self.exactness = self._open_target(settings, on_progress)
         self.vocab = self.model.vocab
-        shape: dict[str, Any] = {"n_seqs": params.n_slots}
-        if params.exact:
-            shape |= {"kv_unified": False, "flash_attn": True}
-        self.context = self._owned(Context(self.model, replace(settings.context, **shape)))
-        self.draft_context = self._open_draft(settings, dict(shape)) if "draft-simple" in types else None
+        self.draft_context = self._open_draft(settings) if "draft-simple" in types else None
         if types and not self.model.can_roll_back:
             types = ()
         self.policy = self._policy(settings, types)
         self._drafter = self._draft_model(params)
         drafters = [*self._own_drafters, *registry.build(types, params.drafters, self._drafter)]
-        self.core = Core(self.context, self.vocab, Drafting(drafters, self.policy, self.vocab.eog), params)
+        drafting = Drafting(drafters, self.policy, self.vocab.eog)
+        layout = self.exactness.layout if self.exactness else None
+        self.core = Core(self.context, self.vocab, drafting, params, layout)
         self.loop = EngineLoop(self.core, self._idle_measuring())
         self._closers.append(self.loop.close)
 
-    def _open_draft(self, settings: Settings, shape: dict[str, Any]) -> Context:
+    def _open_target(self, settings: Settings, on_progress: Callable[[float], None] | None) -> Finding | None:
+        """Model and context; in exact mode also by which batches they are exact."""
+        shape = replace(settings.context, n_seqs=settings.engine.n_slots)
+        if not settings.engine.exact:
+            self.model = self._model(settings.model, on_progress)
+            self.context = self._owned(Context(self.model, shape))
+            return None
+        shape = replace(shape, kv_unified=False, flash_attn=True)
+        opening, found = open_exactly(settings.model, shape, on_progress, self._shared)
+        self._closers.append(opening.close)
+        self.model, self.context = opening.model, opening.context
+        return found
+
+    def _open_draft(self, settings: Settings) -> Context:
         """The draft's context holds one window per slot, whatever the target's size."""
         if settings.draft is None:
             raise ConfigError("draft-simple needs a draft model: give one with -md")
@@ -157,8 +169,9 @@ class Engine:
         model = self._model(settings.draft)
         check_vocab(self.vocab, model.vocab)
         window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
-        shape |= {"n_ctx": window * settings.engine.n_slots, "n_batch": params.n_batch}
-        context = replace(settings.draft_context, n_ubatch=settings.context.n_ubatch, **shape)
+        n_slots = settings.engine.n_slots
+        shape = replace(settings.draft_context, n_seqs=n_slots, n_ctx=window * n_slots)
+        context = replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
         return self._owned(Context(model, context))
 
     def _policy(self, settings: Settings, types: Sequence[str]) -> Policy:
@@ -166,7 +179,7 @@ class Engine:
         if settings.engine.spec_policy == "fixed" or not (types or self._own_drafters):
             return FixedPolicy()
         target = self._curve(self.context, MEASURING)
-        policy = AutoPolicy(Planner(target, least=2 if settings.engine.exact else 0))
+        policy = AutoPolicy(Planner(target, least=self.exactness.layout.least if self.exactness else 0))
         if self.draft_context:
             self._draft_costs = self._curve(self.draft_context, MEASURING / 4)
             self._probe(self.draft_context, policy)
@@ -201,9 +214,8 @@ class Engine:
             self.draft_context,
             params.drafters.draft_model,
             self._draft_costs,
-            exact=params.exact,
             sharpness=sharpness(self.draft_context.model, self.model),
-            n_worth=worth_reading(planner, self._draft_costs) if planner and not params.exact else None,
+            n_worth=worth_reading(planner, self._draft_costs) if planner else None,
         )
 
     def _idle_measuring(self) -> IdleMeasuring | None:
@@ -233,7 +245,7 @@ class Engine:
     @property
     def n_ctx(self) -> int:
         """Tokens one slot can hold."""
-        return self.context.n_ctx_seq
+        return self.core.n_room
 
     @property
     def model_name(self) -> str:

@@ -11,6 +11,7 @@ from paceline.config import EngineParams, SamplingParams, SpeculativeParams
 from paceline.drafters.base import Ask, Draft, Drafter
 from paceline.engine.drafting import Drafting
 from paceline.engine.engine import Engine
+from paceline.engine.exactness import Layout
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request
 from paceline.errors import DecodeError
 from paceline.llama.context import Batch
@@ -45,8 +46,16 @@ class FakeContext:
     """Keeps the cells of every sequence and refuses a batch that does not continue them."""
 
     def __init__(
-        self, n_ctx: int = 256, n_batch: int = 64, n_ubatch: int = 16, n_seqs: int = 1, exact: bool = False
+        self,
+        n_ctx: int = 256,
+        n_batch: int = 64,
+        n_ubatch: int = 16,
+        n_seqs: int = 1,
+        exact: bool = False,
+        layout: Layout | None = None,
     ) -> None:
+        self.layout = layout or (Layout(2, n_ubatch) if exact else None)
+        exact = self.layout is not None
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx // n_seqs if exact else n_ctx
         self.n_batch = n_batch
@@ -90,9 +99,9 @@ class FakeContext:
         used = [len(cells) for cells in self.cells]
         assert sum(used) <= self.n_ctx, f"{used} cells used of {self.n_ctx}"
         assert max(used) <= self.n_ctx_seq
-        if self.exact:
+        if self.layout:
             assert len({seq for seq, _ in entries}) == 1, "exact mode computes one sequence per call"
-            assert len(entries) >= 2, "exact mode leaves no token alone"
+            assert len(entries) >= self.layout.least, f"exact mode pads {len(entries)} to {self.layout}"
 
     def remove(self, seq: int, start: int, end: int = -1) -> bool:
         del self.cells[seq][start : None if end < 0 else end]
@@ -173,7 +182,8 @@ class Client:
 
 def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100, similarity: float = 0.1) -> Engine:
     params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue, slot_similarity=similarity)
-    return Engine(context, FakeVocab(), Drafting(drafters, FixedPolicy()), params)  # type: ignore[arg-type]
+    drafting = Drafting(drafters, FixedPolicy())
+    return Engine(context, FakeVocab(), drafting, params, context.layout)  # type: ignore[arg-type]
 
 
 def run(engine: Engine, *clients: Client, n_steps: int = 2000) -> None:

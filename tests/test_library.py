@@ -67,7 +67,7 @@ def test_exact_text_does_not_depend_on_the_drafter(
     if drafter == "self" and policy == "fixed":
         stats = drafted["draft-simple"]
         assert stats.n_tokens > 30
-        assert stats.n_accepted_tokens >= 0.99 * stats.n_tokens
+        assert stats.n_accepted_tokens >= 0.9 * stats.n_tokens
 
 
 def test_the_default_mode_speculates_to_the_same_greedy_text_here(target: str) -> None:

@@ -67,8 +67,7 @@ class Method:
         drafters = base.engine.drafters
         for choice in self.choices:
             drafters = choice.apply(drafters)
-        exact = base.engine.exact or (self.name == ORACLE and base.engine.n_slots == 1)
-        engine = replace(base.engine, spec_types=types, spec_policy=self.policy, drafters=drafters, exact=exact)
+        engine = replace(base.engine, spec_types=types, spec_policy=self.policy, drafters=drafters)
         return replace(base, engine=engine)
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-import numpy as np
-
 from paceline.config import DraftModelParams
 from paceline.drafters.base import Ask, Costs, Draft
 from paceline.drafters.guess import guess
@@ -26,7 +24,6 @@ from paceline.llama.model import Model, Vocab
 SHARPER = 0.3  # measured: a draft a tenth of the target's size agrees most often when its logits count 1.3 times
 P_MIN = 0.75  # where nobody says otherwise
 SLIDE = 16  # a sixteenth at a time: less often would cost context, more often time
-EXACT_CHUNK = 60  # small batches agree to the last bit on a CPU, see docs/architecture.md
 
 
 def sharpness(draft: Model, target: Model) -> float:
@@ -61,7 +58,6 @@ class View:
     cached: list[int] = field(default_factory=list)
     skipped: int = 0
     n_sure: int = 0
-    n_prompt: int = 0
 
     def index(self, position: int) -> int:
         """Where in the text the token at this position of the cache stands."""
@@ -94,7 +90,6 @@ class DraftModel:
         params: DraftModelParams,
         costs: Costs,
         *,
-        exact: bool = False,
         sharpness: float = 1.0,
         n_worth: Callable[[int], int] | None = None,
     ) -> None:
@@ -104,7 +99,6 @@ class DraftModel:
         self.sharpness = sharpness
         self.costs = costs
         self.params = params
-        self.exact = exact
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
@@ -118,12 +112,7 @@ class DraftModel:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
         view = self._views[seq]
         view.n_sure = 0
-        n_max = len(tokens)
-        if self.exact:
-            n_max = min(view.n_right(tokens, n_max), view.n_prompt)
-            n_max -= n_max % self.context.n_ubatch
-        self._align(seq, view, tokens, n_max)
-        view.n_prompt = len(tokens)
+        self._align(seq, view, tokens, len(tokens))
 
     def save(self, seq: int, path: str) -> None:
         """The window goes to a file, how much of the text it skips before its tokens."""
@@ -245,8 +234,6 @@ class DraftModel:
 
     def _feed(self, seqs: list[int], feeds: list[list[int]]) -> list[Floats]:
         """Compute each sequence's tokens; returns the logits after the last of each."""
-        if self.exact:
-            return [self._feed_exactly(seq, feed) for seq, feed in zip(seqs, feeds, strict=True)]
         room = max(1, self.context.n_batch // len(seqs))
         for seq, feed in zip(seqs, feeds, strict=True):
             while len(feed) > room:
@@ -263,25 +250,3 @@ class DraftModel:
             batch.add(seq, tokens, len(cached), n_outputs)
             cached.extend(tokens)
         return self.context.decode(batch)
-
-    def _feed_exactly(self, seq: int, feed: list[int]) -> Floats:
-        """As the target computes the same tokens in exact mode: same borders in the prompt, no token alone."""
-        view = self._views[seq]
-        while True:
-            n = min(len(feed), self._n_to_border(view))
-            tokens, feed = feed[:n], feed[n:]
-            padded = tokens * 2 if n == 1 else tokens
-            rows = self._decode([(seq, padded)], n_outputs=0 if feed else len(padded) if n == 1 else 1)
-            if n == 1:
-                self.context.remove(seq, len(view.cached) - 1)
-                view.cached.pop()
-            if not feed:
-                return np.array(rows[0])
-
-    def _n_to_border(self, view: View) -> int:
-        position = len(view.cached)
-        n_prompt = view.n_prompt - view.skipped
-        if position >= n_prompt:
-            return EXACT_CHUNK
-        n_ubatch = self.context.n_ubatch
-        return min(n_ubatch - position % n_ubatch, n_prompt - position)

@@ -11,6 +11,7 @@ from paceline.config import EngineParams
 from paceline.drafters.proposal import Proposal
 from paceline.engine.constrained import Constrained
 from paceline.engine.drafting import Drafting
+from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
 from paceline.engine.request import Emitted, Failed, Finished, Request, Timings, Token
 from paceline.engine.scheduler import Queue, Scheduler, Work
@@ -41,19 +42,23 @@ class Target(Cells, Protocol):
 
 
 class Engine:
-    """Slots of one target, drafted for, verified and emitted together."""
+    """Slots of one target, drafted for, verified and emitted together; in exact mode by a layout of batches."""
 
-    def __init__(self, target: Target, vocab: Vocab, drafting: Drafting, params: EngineParams) -> None:
+    def __init__(
+        self, target: Target, vocab: Vocab, drafting: Drafting, params: EngineParams, layout: Layout | None = None
+    ) -> None:
         self.target = target
         self.vocab = vocab
         self.drafting = drafting
-        self.exact = params.exact
+        self.layout = layout
+        self.exact = layout is not None
+        self.n_room = layout.room(target.n_ctx_seq) if layout else target.n_ctx_seq
         self.slots = [Slot(seq) for seq in range(target.n_seqs)]
-        border = target.n_ubatch if params.exact else 1
+        border = target.n_ubatch if layout else 1
         self.memory = Memory(
             target, self.slots, shared=target.kv_unified, border=border, similarity=params.slot_similarity
         )
-        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, exact=params.exact)
+        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout)
         self.queue = Queue(params.n_queue)
         self.n_steps = 0
         self.n_finished = 0
@@ -67,11 +72,11 @@ class Engine:
 
     def check(self, request: Request) -> None:
         """Refuse at once what could never be served. Callable from any thread."""
-        n, n_ctx = len(request.prompt), self.target.n_ctx_seq
+        n, n_room = len(request.prompt), self.n_room
         if not n:
             raise PromptError("the prompt is empty: give at least one token")
-        if n >= n_ctx:
-            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_ctx} including the answer; raise -c")
+        if n >= n_room:
+            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_room} including the answer; raise -c")
         if not all(0 <= token < self.vocab.n_tokens for token in request.prompt):
             raise PromptError(f"the prompt has token ids outside the vocabulary of {self.vocab.n_tokens}")
         if request.slot is not None and not 0 <= request.slot < len(self.slots):
@@ -106,8 +111,7 @@ class Engine:
         n_tokens = sum(len(work.tokens) for work in works)
         n_prompt = sum(len(work.tokens) for work in works if not work.slot.generating)
         n_drafted = sum(len(work.slot.draft) for work in works)
-        if not (n_prompt or self.exact):
-            self._pad(works, self.drafting.policy.size(n_tokens) - n_tokens)
+        self._pad(works, alone=not n_prompt)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         seconds = perf_counter() - start
@@ -157,17 +161,22 @@ class Engine:
     def draft(self) -> None:
         slots = [slot for slot in self.slots if slot.generating]
         room = self.scheduler.draft_room(len(slots))
-        self.drafting.propose(slots, [min(room, self._n_left(slot) - 1) for slot in slots])
+        self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
         n_drafted = sum(len(slot.draft) for slot in slots)
         n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
         if n_drafted and self.memory.missing(n_drafted + n_pending):
             for slot in slots:
                 slot.draft = Proposal()
 
+    def _n_drafts(self, slot: Slot, room: int) -> int:
+        """The longest draft for the slot, where the batch has this much room for it."""
+        room = min(room, self._n_left(slot) - 1)
+        return min(room, self.layout.n_drafts(slot.n_computed)) if self.layout else room
+
     def _n_left(self, slot: Slot) -> int:
         """Tokens the request may still write, by its own limit and by the context."""
         assert slot.request
-        by_context = self.target.n_ctx_seq - len(slot.tokens)
+        by_context = self.n_room - len(slot.tokens)
         limit = slot.request.max_tokens
         return by_context if limit is None else min(by_context, limit - slot.n_generated)
 
@@ -191,21 +200,25 @@ class Engine:
             works.clear()
             return NO_ROWS
 
-    def _pad(self, works: list[Work], n: int) -> None:
-        """Fill the batch up to a size whose graph is warm, where there is room: the rows are never looked at."""
-        slot = works[-1].slot
-        n_used = sum(len(work.tokens) for work in works)
-        free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
-        if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
-            works[-1].n_padding = n
+    def _pad(self, works: list[Work], *, alone: bool) -> None:
+        """In exact mode as the layout wants it; else, without prompts, to a size whose graph is warm, if there is room.
+        The rows are never looked at."""
+        if self.layout:
+            for work in works:
+                work.n_padding = self.layout.padded(len(work.tokens)) - len(work.tokens)
+        elif alone and works:
+            slot, n_used = works[-1].slot, sum(len(work.tokens) for work in works)
+            n = self.drafting.policy.size(n_used) - n_used
+            free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
+            if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
+                works[-1].n_padding = n
 
     def _padded(self, work: Work) -> Work:
-        """A lone token takes other kernels than two do; in exact mode none is alone."""
-        if work.n_padding:
-            return Work(work.slot, work.tokens + work.tokens[-1:] * work.n_padding, work.n_outputs + work.n_padding)
-        if not self.exact or len(work.tokens) > 1:
+        """Batches of other sizes take other kernels and graphs: a small one grows, the growth is cut off again."""
+        if not work.n_padding:
             return work
-        return Work(work.slot, work.tokens * 2, 2 * work.n_outputs)
+        n = work.n_padding
+        return Work(work.slot, [*work.tokens, *work.tokens[-1:] * n], work.n_outputs + n)
 
     def _that_fit(self, works: list[Work]) -> list[Work]:
         """Fail the newest requests until the rest fits the shared memory."""
@@ -225,7 +238,7 @@ class Engine:
         """Bring the slot to where the text now stands; returns how many tokens were emitted."""
         slot = work.slot
         n_before = slot.n_computed
-        slot.n_computed = n_before + max(len(work.tokens) + work.n_padding, 2 if self.exact else 1)
+        slot.n_computed = n_before + len(work.tokens) + work.n_padding
         if not work.n_outputs:
             self._keep_prompt(slot, n_before + len(work.tokens))
             return 0

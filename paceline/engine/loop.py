@@ -67,15 +67,26 @@ class EngineLoop:
 
     def _turn(self) -> bool:
         """Take over arrived requests and compute one step, if there is one to compute; says whether there is more."""
+        if self._closed:
+            return False
         self._take_over()
         if not self.engine.busy:
-            return self._idle is not None and self._idle.turn(self.engine.n_finished)
+            return self._measure()
         try:
             self.engine.step()
         except Exception as error:
             log.exception("a step failed; its requests are given up")
             self.engine.fail_all(error)
         return self.engine.busy or self._idle is not None
+
+    def _measure(self) -> bool:
+        """A little, while nobody waits; trouble with it touches nobody."""
+        try:
+            return self._idle is not None and self._idle.turn(self.engine.n_finished)
+        except Exception:
+            log.exception("measuring failed; the costs stay as they are")
+            self._idle = None
+            return False
 
     def _take_over(self) -> None:
         with self._lock:

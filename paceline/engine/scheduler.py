@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from paceline.engine.exactness import Layout
 from paceline.engine.request import Request
 from paceline.engine.slot import Slot
 from paceline.errors import QueueFull
-
-EXACT_MAX = 62  # batches of 2 to 62 tokens agree to the last bit on a CPU, see docs/architecture.md
 
 STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes without
 LEAST_CHUNK = 4.0
@@ -84,18 +83,21 @@ class Scheduler:
     """Lays a step's tokens out in batches: decoding first, prompt chunks in what is left.
 
     In exact mode every slot has a batch of its own and prompts are cut at multiples of the micro-batch, so that the
-    numbers depend on the text alone.
+    numbers depend on the text alone. `layout` is None in any other.
     """
 
-    def __init__(self, n_batch: int, n_ubatch: int, *, exact: bool) -> None:
+    def __init__(self, n_batch: int, n_ubatch: int, layout: Layout | None = None) -> None:
         self.n_batch = n_batch
         self.n_ubatch = n_ubatch
-        self.exact = exact
+        self.layout = layout
+        self.exact = layout is not None
         self.prompts = PromptShare(n_ubatch)
 
     def draft_room(self, n_generating: int) -> int:
         """The longest draft a slot may have so that all generating slots fit one batch."""
-        return EXACT_MAX - 2 if self.exact else max(0, self.n_batch // max(1, n_generating) - 1)
+        if self.layout:
+            return self.layout.most - 1
+        return max(0, self.n_batch // max(1, n_generating) - 1)
 
     def lay_out(self, slots: list[Slot]) -> list[list[Work]]:
         """Batches to decode one after the other."""

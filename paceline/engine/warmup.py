@@ -73,13 +73,13 @@ class Measurement:
         self.curve.passed(n)
 
     def end_round(self) -> None:
-        self.rounds.append(self._round)
+        if self._round:
+            self.rounds.append(self._round)
         self._round = {}
 
     def conclude(self) -> None:
         """The curve learns what was found."""
-        if self._round:
-            self.end_round()
+        self.end_round()
         if self.rounds:
             change = changes(self.rounds)
             found, spread = typical(self.rounds, skip=WARM if sum(change) > 0 else 0)
@@ -88,9 +88,9 @@ class Measurement:
 
     def pieces(self, place: Place) -> Iterator[None]:
         """A measurement in small pieces, after a text that stays as it is."""
-        seq, position = place()
         for _ in range(N_IDLE):
             for n in self.sizes:
+                seq, position = place()
                 if position + n < self._n_ctx_seq:
                     self.take(n, seq, position)
                     yield

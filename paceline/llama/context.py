@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline.config import ContextParams
+from paceline.config import ContextParams, ModelParams
 from paceline.errors import DecodeError, ModelError, RequestError
-from paceline.llama.lib import Floats, c, devices, get_logits, log, system, versions
+from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.model import Model
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
@@ -28,6 +28,28 @@ FLASH_ATTN = {None: -1, False: 0, True: 1}
 POOLING_TYPES = {None: -1, "mean": 1, "cls": 2, "last": 3}
 NO_POOLING = 0
 NO_ROOM = 1
+
+
+def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
+    """What the speed and the bits of a model file depend on: the machine, what is computed where, libllama."""
+    file = Path(model.path)
+    return {
+        "model": [file.name, file.stat().st_size],
+        "repacked": model.use_extra_bufts,
+        "gpu_layers": model.n_gpu_layers,
+        "devices": devices(),
+        "system": system(),
+        "libllama": [versions(), build(), tiled()],
+        "threads": [context.threads, context.threads_batch],
+        "cache_types": [context.cache_type_k, context.cache_type_v],
+        "offload_kqv": context.offload_kqv,
+    }
+
+
+def fingerprint(model: ModelParams, context: ContextParams, *more: object) -> str:
+    """A short name for all that, and more."""
+    text = repr((about(model, context), more))
+    return f"{Path(model.path).stem}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
 class Batch:
@@ -116,6 +138,7 @@ class Context:
         raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
         raw.swa_full = True
         raw.no_perf = True
+        tiled()
         log.clear()
         handle = c.llama_init_from_model(model.handle, raw)
         if not handle:
@@ -124,27 +147,16 @@ class Context:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What a cost curve depends on."""
-        model, p = self.model, self.params
-        return {
-            "model": Path(model.path).name,
-            "bytes": model.n_bytes,
-            "devices": devices(),
-            "gpu_layers": model.n_gpu_layers,
-            "system": system(),
-            "libllama": versions(),
-            "threads": [p.threads, p.threads_batch],
-            "cache_types": [p.cache_type_k, p.cache_type_v],
-            "kv_unified": p.kv_unified,
-            "flash_attn": p.flash_attn,
-            "offload_kqv": p.offload_kqv,
-            "several_slots": p.n_seqs > 1,
-        }
+        """What its speed depends on."""
+        p = self.params
+        shape = {"kv_unified": p.kv_unified, "flash_attn": p.flash_attn, "several_slots": p.n_seqs > 1}
+        return {**about(self.model.params, p), **shape}
 
     @property
     def fingerprint(self) -> str:
-        """A short name for all that."""
-        return f"{Path(self.model.path).stem}-{sha256(repr(self.about).encode()).hexdigest()[:16]}"
+        """Names what a cost curve depends on."""
+        p = self.params
+        return fingerprint(self.model.params, p, p.kv_unified, p.flash_attn, p.n_seqs > 1)
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections import deque
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ Ints = npt.NDArray[np.int32]
 
 TESTED = ((0, 3, 36), (0, 4, 0))
 INSTALL = "pip install 'llama-cpp-python>=0.3.36,<0.4'"
+TILED = "GGML_CPU_TILED_MM"
 LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
 
 try:
@@ -82,6 +85,26 @@ get_logits = raw("llama_get_logits", [ctypes.c_void_p], ctypes.c_void_p)
 def system() -> str:
     """The machine as libllama sees it: its instruction sets and back ends."""
     return bytes(c.llama_print_system_info()).decode()
+
+
+@cache
+def build() -> list[list[str | int]]:
+    """Two builds of one version differ in their kernels; the sizes of their files tell them apart."""
+    folder = Path(str(c._lib._name)).parent
+    return sorted([file.name, file.stat().st_size] for file in folder.glob("*ggml*") if file.is_file())
+
+
+@cache
+def tiled() -> str:
+    """What ggml reads of its switch for tiled kernels. It reads it once, at the first multiplication; so do we, with
+    the first context."""
+    return os.environ.get(TILED, "")
+
+
+def untile() -> None:
+    """Tiled kernels take over at eight rows and round otherwise than those for fewer. No effect once one is open."""
+    if not tiled.cache_info().currsize:
+        os.environ.setdefault(TILED, "0")
 
 
 def versions() -> str:

@@ -14,7 +14,18 @@ from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
 
 MAGIC = b"GGUF"
-QUANTIZATIONS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
+QUANTIZATIONS = {
+    "F32": 0,
+    "F16": 1,
+    "Q4_0": 2,
+    "Q4_1": 3,
+    "Q8_0": 7,
+    "Q4_K_M": 15,
+    "Q5_K_M": 17,
+    "Q6_K": 18,
+    "IQ4_XS": 30,
+    "BF16": 32,
+}
 
 
 def check_file(path: str) -> None:
@@ -121,7 +132,7 @@ class Model:
     def __init__(self, params: ModelParams, on_progress: Callable[[float], None] | None = None) -> None:
         check_file(params.path)
         self.path = params.path
-        self.n_gpu_layers = params.n_gpu_layers
+        self.params = params
         self.handle: int | None = self._load(params, on_progress)
         self.vocab = Vocab(c.llama_model_get_vocab(self.handle))
         self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))
@@ -137,6 +148,7 @@ class Model:
         raw = c.llama_model_default_params()
         raw.n_gpu_layers = params.n_gpu_layers
         raw.load_mode = params.use_mmap + 2 * params.use_mlock
+        raw.use_extra_bufts = params.use_extra_bufts
         raw.vocab_only = params.vocab_only
         raw.progress_callback = c.llama_progress_callback(report)
         log.clear()
@@ -158,6 +170,13 @@ class Model:
     def can_roll_back(self) -> bool:
         """Recurrent state cannot be cut back to an earlier token, so drafts could not be rejected."""
         return not (c.llama_model_is_recurrent(self.handle) or c.llama_model_is_hybrid(self.handle))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether any layer is computed there."""
+        n_gpu = self.params.n_gpu_layers
+        offloaded = n_gpu < 0 or n_gpu > int(c.llama_model_n_layer(self.handle))
+        return not (offloaded and c.llama_supports_gpu_offload())
 
     @property
     def chat_template(self) -> str | None:

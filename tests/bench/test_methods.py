@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.bench.methods import parse, parse_all
@@ -73,11 +75,11 @@ def test_the_planner_can_be_given_other_drafters() -> None:
     assert (found.spec_policy, found.spec_types, found.drafters.suffix.n_max) == ("auto", ("suffix",), 8)
 
 
-def test_the_oracle_must_not_lose_the_text_it_knows() -> None:
-    assert engine("oracle").exact
+def test_the_oracle_runs_in_the_mode_it_is_compared_with() -> None:
+    assert not engine("oracle").exact
+    assert parse("oracle").settings(replace(BASE, engine=replace(BASE.engine, exact=True))).engine.exact
     assert engine("oracle").spec_types == ()
     assert engine("oracle").spec_policy == "auto"
-    assert not engine("auto").exact
 
 
 def test_there_is_always_something_to_compare_with() -> None:

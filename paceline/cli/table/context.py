@@ -94,7 +94,8 @@ CONTEXT = [
     Flag(
         names="--exact",
         sets="engine.exact",
-        help="the same text to the last byte with any drafter or none, alone or beside others; a little slower",
+        help="the same text to the last byte with any drafter or none, alone or beside others; slower, and refused "
+        "where a trial at the first start finds no way on this model and device",
     ),
 ]
 
