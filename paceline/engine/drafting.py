@@ -44,6 +44,10 @@ class Drafting:
             with self._guard(name), self._timed(name, slot, "begin_ms"):
                 self.drafters[name].begin(slot.seq, slot.tokens)
 
+    @property
+    def rests(self) -> bool:
+        return not self.drafters or self.policy.rests
+
     def propose(self, slots: list[Slot], rooms: list[int]) -> None:
         self._slots = {slot.seq: slot for slot in slots}
         budgets = [self._budget(slot, room) for slot, room in zip(slots, rooms, strict=True)]

@@ -159,6 +159,8 @@ class Engine:
     # -- draft and plan
 
     def draft(self) -> None:
+        if self.drafting.rests:
+            return
         slots = [slot for slot in self.slots if slot.generating]
         room = self.scheduler.draft_room(len(slots))
         self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
@@ -261,6 +263,7 @@ class Engine:
         n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
         if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
+            slot.candidates.clear()
         reason = self._reason_to_end(slot, tokens)
         slot.tokens.extend(tokens)
         first = slot.n_generated == len(tokens)

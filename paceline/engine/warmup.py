@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter
 from typing import Protocol
 
@@ -123,13 +123,14 @@ class IdleMeasuring:
 
 
 def changes(rounds: Sequence[dict[int, Runs]]) -> list[float]:
-    """What the first and the second step of a size take longer than the third; nothing where that is mere noise."""
+    """What the first and the second step of a size take longer than the third: the lower quartile, since meeting a size
+    for the first time costs more than ever again. Nothing where it is mere noise."""
     runs = [found for each in rounds for found in each.values()]
     plain = min(found[WARM] for found in runs)
     extra = [[found[age] - found[WARM] for found in runs] for age in range(WARM)]
     if sum(sum(e > 0.1 * plain for e in column) > 0.8 * len(column) for column in extra) == 0:
         return [0.0] * WARM
-    return [max(0.0, median(column)) for column in extra]
+    return [max(0.0, quantiles(column)[0]) if len(column) > 1 else max(0.0, *column) for column in extra]
 
 
 def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, float], float]:

@@ -58,6 +58,10 @@ class Policy(Protocol):
     def begin(self, seq: int, *, sampled: bool) -> None:
         """A request starts in this slot."""
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing will be drafted in the next step, whatever the slots are."""
+
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         """Give each slot the draft that its next step will check."""
 

@@ -24,6 +24,7 @@ from typing import Any
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SHAPE_RATE = 0.02
+CHANGE_RATE = 0.1
 TRUST = 5  # what was measured at first counts like so many steps
 STRAY = 0.15  # single steps may bend the shape this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much slower or quicker than predicted
@@ -141,8 +142,9 @@ class CostCurve:
             self.learn({1: seconds / (1 + PER_TOKEN * (n - 1))})
             return predicted
         off = math.log(seconds / predicted)
-        if age < WARM and self.price and abs(off) < SURPRISE:
-            self.change[age] = max(0.0, extra + SHAPE_RATE * (seconds - predicted))
+        if age < WARM and self.price:
+            felt = min(3 * extra, max(0.0, seconds - predicted + extra))
+            self.change[age] += CHANGE_RATE * (felt - extra)
         if age == WARM or not self.price:  # where changing costs something, only steps after it tell the shape
             self._learn_step(n, seconds - extra, n_context, off)
         return predicted

@@ -17,6 +17,10 @@ class FixedPolicy:
     def begin(self, seq: int, *, sampled: bool) -> None:
         """Nothing to prepare."""
 
+    @property
+    def rests(self) -> bool:
+        return False
+
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         for name in pool.names():
             asked = [budget for budget in budgets if self._wanted(pool, budget, name)]

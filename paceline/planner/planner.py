@@ -24,7 +24,8 @@ CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 ROUND = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes of batches where changing the size costs time
-HORIZON = 8  # steps for which the size that was best lately is expected to stay best
+LOOK_EVERY = 8  # steps, while all drafters rest
+HORIZON = 32  # steps for which the size that was best lately is expected to stay best
 CERTAIN = tuple(0.9**j for j in range(17))  # a draft model can hardly do better
 
 
@@ -41,6 +42,7 @@ class Planner:
         self.gain = 1.0
         self.seconds_plain = 0.0
         self.seconds_actual = 0.0
+        self._n_rested = 0
         self.predicted = 0.0
         self.actual = 0.0
         self._advantages: dict[int, dict[int, float]] = {}
@@ -86,22 +88,27 @@ class Planner:
 
     def _later(self, size: int) -> float:
         """What it costs not to be at the best size afterwards: getting there, or staying here for a while."""
-        known = self._advantages.get(self.n_slots, {})
+        known = self._advantages.get(self.n_slots)
+        if known is None:
+            known = self._advantages[self.n_slots] = self._without_drafts()
         here = known.get(size, 0.0)
-        best = max(known.values(), default=0.0)
-        return min(self._price, HORIZON * (best - here) / self.rate)
+        return min(self._price, HORIZON * (max(known.values()) - here) / self.rate)
 
-    def learn_sizes(self, reached: Sequence[float]) -> None:
-        """These tokens could be checked in this step: how would each size have done, had it been the last one's?"""
+    def _without_drafts(self) -> dict[int, float]:
+        """What each size gains over plain steps when it is filled with padding: at first nothing else is expected."""
+        sizes = [self.n_slots, *(size for size in ROUND if size > self.n_slots)]
+        return {size: self.rate * (self.plain_seconds - self.seconds(size)) for size in sizes}
+
+    def learn_sizes(self, p_accept: Sequence[Sequence[float]], drafting: float) -> None:
+        """These drafts could be checked in this step: how would each size have done, had it been the last one's?"""
         if not self._price:
             return
-        known = self._advantages.setdefault(self.n_slots, {self.n_slots: 0.0})
-        sums = [0.0, *accumulate(reached)]
-        for size in ROUND:
+        reached = sorted((c for row in p_accept for c in cumulated(row)), reverse=True)
+        known, sums = self._advantages[self.n_slots], [0.0, *accumulate(reached)]
+        for size, gained in self._without_drafts().items():
             if size > self.n_slots:
-                tokens = sums[min(size - self.n_slots, len(reached))]
-                gained = tokens - self.rate * (self.seconds(size) - self.plain_seconds)
-                known[size] = known.get(size, 0.0) + (gained - known.get(size, 0.0)) / HORIZON
+                gained += sums[min(size - self.n_slots, len(reached))] - self.rate * drafting
+            known[size] += (gained - known[size]) / HORIZON
 
     # -- what drafts add
 
@@ -137,7 +144,6 @@ class Planner:
             return [self._peak(row, self.extras(len(row)))[0] for row in map(cumulated, p_accept)]
         reached = sorted(((c, slot) for slot, row in enumerate(p_accept) for c in cumulated(row)), reverse=True)
         best_n, _ = self._peak([c for c, _ in reached], self.extras(len(reached)))
-        self.learn_sizes([c for c, _ in reached])
         lengths = [0] * len(p_accept)
         for _, slot in reached[:best_n]:
             lengths[slot] += 1
@@ -238,6 +244,17 @@ class Planner:
         predicted = self.target.observe(n_tokens, seconds, self.n_context)
         self.predicted += GAIN_RATE * (predicted - self.predicted)
         self.actual += GAIN_RATE * (seconds - self.actual)
+
+    def observe_rest(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
+        """A plain step while all drafters rest: looked at now and then only, since looking takes time too."""
+        self.n_context += n_emitted / self.n_slots
+        self._n_rested += 1
+        if self._n_rested % LOOK_EVERY == 0 or self.target.changing(n_tokens):
+            self.observe_step(n_tokens, n_emitted, 0, seconds, 0.0)
+        else:
+            self.seconds_plain += seconds
+            self.seconds_actual += seconds
+            self.target.passed(n_tokens)
 
     @property
     def speedup(self) -> float:

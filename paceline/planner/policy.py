@@ -7,7 +7,7 @@ asking is exploration, which has a budget: a share of all time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.drafters.base import Draft
@@ -24,11 +24,18 @@ MOST = 0.5  # tokens beyond its price that one question counts for: the few that
 
 @dataclass(slots=True)
 class Choice:
-    """A slot's draft that pays: how likely each token is, and what checking them gains."""
+    """A slot's draft: how likely each token is, how many are worth checking, and what that gains."""
 
     draft: Draft
     p_accept: list[float]
+    n: int
     gain: float
+
+
+def pays(choices: Mapping[int, Choice], budget: DraftBudget) -> bool:
+    """Whether the slot has a draft that is worth checking."""
+    choice = choices.get(budget.slot.seq)
+    return choice is not None and choice.n > 0
 
 
 class AutoPolicy:
@@ -41,33 +48,39 @@ class AutoPolicy:
         self.agreement: dict[str, float] = {}
         self.resting: set[str] = set()
         self._exploration = 0.0  # seconds left for it
+        self._explores = False
+        self._rests = False
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
 
     def begin(self, seq: int, *, sampled: bool) -> None:
         self.acceptance.begin(seq, sampled=sampled)
         self.resting.clear()
+        self._rests = False
 
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
-        planner, names = self.planner, pool.names()
+        planner, names, start = self.planner, pool.names(), pool.clock()
         planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
-        if self._exploration <= 0 and planner.is_plain and len(self.resting) == len(names):
-            return
-        start = pool.clock()
         choices: dict[int, Choice] = {}
         for name in names:
-            self._ask(pool, name, [b for b in budgets if b.slot.seq not in choices and name in b.sources], choices)
-        chosen = [budget for budget in budgets if budget.slot.seq in choices]
-        lengths = planner.trim([choices[budget.slot.seq].p_accept for budget in chosen])
+            self._ask(pool, name, [b for b in budgets if name in b.sources and not pays(choices, b)], choices)
+        planner.learn_sizes([choice.p_accept for choice in choices.values()], pool.clock() - start)
+        chosen = [budget for budget in budgets if pays(choices, budget)]
+        lengths = planner.trim([choices[b.slot.seq].p_accept[: choices[b.slot.seq].n] for b in chosen])
         for budget, n in zip(chosen, lengths, strict=True):
             choice = choices[budget.slot.seq]
             budget.slot.draft = Proposal()
             budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
             self._judge(budget.slot.seq, choice.draft.source, choice.gain if n else 0.0)
         self._drafting = pool.clock() - start
+        self._exploration -= self._drafting if self._explores else 0.0
+        self._explores = False
+        self._rests = not chosen and planner.is_plain and len(self.resting) == len(names)
+
+    # -- asking
 
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], choices: dict[int, Choice]) -> None:
-        """Those slots where it pays, or may pay. A draft worth checking becomes the slot's choice."""
+        """Those slots where it pays, or may pay. Its draft becomes the slot's choice."""
         asked = self._worth_asking(pool, name, [budget for budget in budgets if budget.limit > 0])
         if not asked:
             self.resting.add(name)
@@ -78,10 +91,8 @@ class AutoPolicy:
         drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
-            n, gain = self.planner.best_length(p_accept)
-            if n:
-                choices[budget.slot.seq] = Choice(draft, p_accept[:n], gain)
-            else:
+            choice = choices[budget.slot.seq] = Choice(draft, p_accept, *self.planner.best_length(p_accept))
+            if not choice.n:
                 self._judge(budget.slot.seq, name, 0.0)
         self._took(name, asked, pool.clock() - start)
 
@@ -100,7 +111,7 @@ class AutoPolicy:
             gain.decay(self.gains.common[name])
         if able and not asked and self._exploration > 0:
             asked = able[:1]
-            self._exploration -= self.gains.seconds.get(name, 0.0)
+            self._explores = True
         return asked
 
     def _can_pay(self, pool: DrafterPool, name: str, budget: DraftBudget) -> bool:
@@ -144,14 +155,21 @@ class AutoPolicy:
         for confidence, right in opinions:
             self.acceptance.of(name, sampled=False).learn(confidence, right=right)
 
+    @property
+    def rests(self) -> bool:
+        return self._rests and self._exploration <= 0
+
     def size(self, n_tokens: int) -> int:
-        return self.planner.size(n_tokens)
+        return n_tokens if self._rests else self.planner.size(n_tokens)
 
     def settled(self, slot: Drafted, emitted: Sequence[int]) -> None:
         self.acceptance.learn(slot.seq, slot.candidates, emitted)
 
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
-        self.planner.observe_step(n_tokens, n_emitted, n_drafted, seconds, self._drafting)
+        if self._rests and not self._drafting:
+            self.planner.observe_rest(n_tokens, n_emitted, seconds)
+        else:
+            self.planner.observe_step(n_tokens, n_emitted, n_drafted, seconds, self._drafting)
         earned = self._exploration + EXPLORATION * (seconds + self._drafting)
         self._exploration = min(earned, SAVED * self.planner.plain_seconds)
         self._drafting = 0.0
@@ -160,6 +178,7 @@ class AutoPolicy:
         self.planner.target.passed(n_tokens)
 
     def end(self, seq: int) -> None:
+        self._rests = False
         self.gains.end(seq)
         self.acceptance.end(seq)
         self._have_read = {key for key in self._have_read if key[0] != seq}

@@ -152,7 +152,8 @@ def test_a_lone_draft_pays_for_the_way_there_and_back() -> None:
     assert planner(GPU).trim([lone])[0] > 0
     dear = planner(GPU, (1.0, 1.0))
     for _ in range(20):
-        dear.learn_sizes([])
+        dear.begin_step(1)
+        dear.learn_sizes([], 0.0)
     dear.begin_step(1)
     assert dear.trim([lone]) == [0]
     assert dear.trim([[0.99] * 16])[0] >= 15
@@ -162,6 +163,7 @@ def test_a_size_that_keeps_paying_is_kept_and_short_drafts_are_padded_to_it() ->
     one = planner(GPU, (1.0, 1.0))
     for _ in range(30):
         one.begin_step(1)
+        one.learn_sizes([[0.9] * 7], 0.0)
         n = one.trim([[0.9] * 7])[0]
         size = one.size(1 + n)
         one.observe_step(size, 6, n, GPU[size], 0.0)
@@ -177,7 +179,7 @@ def test_it_goes_back_to_plain_steps_when_nothing_can_be_drafted_any_more() -> N
     sizes = []
     for _ in range(40):
         one.begin_step(1)
-        one.trim([[]])
+        one.learn_sizes([], 0.0)
         sizes.append(one.size(1))
         one.observe_step(sizes[-1], 1, 0, GPU[sizes[-1]], 0.0)
     assert sizes[-1] == 1
