@@ -9,7 +9,7 @@ FAITH = 5.0  # what other texts say counts like so many trials on this one
 MEMORY = 20.0  # trials, with those, that count
 COMMON_RATE = 0.05
 DECAY = 0.99  # of what is known of a text, per step without asking
-DOUBT = 0.1  # tokens, by which one text differs from others
+DOUBT = 0.15  # tokens, by which one text differs from others
 PRIOR_GAIN = 0.4  # tokens, before anything is known
 
 

@@ -25,6 +25,7 @@ LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 ROUND = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes of batches where changing the size costs time
 LOOK_EVERY = 8  # steps, while all drafters rest
+EXPECTED = 8  # steps that the first expectation counts for
 HORIZON = 32  # steps for which the size that was best lately is expected to stay best
 CERTAIN = tuple(0.9**j for j in range(17))  # a draft model can hardly do better
 
@@ -46,6 +47,7 @@ class Planner:
         self.predicted = 0.0
         self.actual = 0.0
         self._advantages: dict[int, dict[int, float]] = {}
+        self._n_learned: dict[int, int] = {}
         self.begin_step(1)
 
     def begin_step(self, n_slots: int, n_context: float = 0.0) -> None:
@@ -105,10 +107,11 @@ class Planner:
             return
         reached = sorted((c for row in p_accept for c in cumulated(row)), reverse=True)
         known, sums = self._advantages[self.n_slots], [0.0, *accumulate(reached)]
+        n = self._n_learned[self.n_slots] = self._n_learned.get(self.n_slots, 0) + 1
         for size, gained in self._without_drafts().items():
             if size > self.n_slots:
                 gained += sums[min(size - self.n_slots, len(reached))] - self.rate * drafting
-            known[size] += (gained - known[size]) / HORIZON
+            known[size] += (gained - known[size]) / min(HORIZON, EXPECTED + n)
 
     # -- what drafts add
 
@@ -214,7 +217,9 @@ class Planner:
 
     def prospect(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
         """What asking a model would have gained on average, where it said how sure it was of each token of a text, and
-        whether that was right is known."""
+        whether that was right is known; at a size that has become usual."""
+        self._price, self._extra = 0.0, [0.0]
+        self._nothing = self.seconds(self.n_slots)
         gains = [self._hindsight(opinions[i:], token_seconds) for i in range(len(opinions))]
         return sum(gains) / len(gains)
 

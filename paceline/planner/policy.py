@@ -48,7 +48,7 @@ class AutoPolicy:
         self.agreement: dict[str, float] = {}
         self.resting: set[str] = set()
         self._exploration = 0.0  # seconds left for it
-        self._explores = False
+        self._expects = False  # somebody was asked who is expected to pay
         self._rests = False
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
@@ -73,8 +73,8 @@ class AutoPolicy:
             budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
             self._judge(budget.slot.seq, choice.draft.source, choice.gain if n else 0.0)
         self._drafting = pool.clock() - start
-        self._exploration -= self._drafting if self._explores else 0.0
-        self._explores = False
+        self._exploration -= 0.0 if self._expects else self._drafting
+        self._expects = False
         self._rests = not chosen and planner.is_plain and len(self.resting) == len(names)
 
     # -- asking
@@ -99,11 +99,12 @@ class AutoPolicy:
     def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
         if name not in self.gains.seconds and not all(self._can_pay(pool, name, budget) for budget in budgets):
             return []
-        price = self.planner.rate * self.gains.seconds.get(name, 0.0)
+        price = self.planner.rate * self.gains.seconds.get(name, 2 * pool.token_seconds(name, self.planner.n_slots))
         asked, able = [], []
         for budget in budgets:
             gain = self.gains.of(budget.slot.seq, name)
             if gain.expected > price:
+                self._expects = True
                 asked.append(budget)
                 continue
             if gain.upper_bound > price:
@@ -111,7 +112,6 @@ class AutoPolicy:
             gain.decay(self.gains.common[name])
         if able and not asked and self._exploration > 0:
             asked = able[:1]
-            self._explores = True
         return asked
 
     def _can_pay(self, pool: DrafterPool, name: str, budget: DraftBudget) -> bool:
