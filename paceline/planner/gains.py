@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from math import sqrt
 
 FAITH = 5.0  # what other texts say counts like so many trials on this one
 MEMORY = 20.0  # trials, with those, that count
 COMMON_RATE = 0.05
+FORGOTTEN = 0.998
 DECAY = 0.99  # of what is known of a text, per step without asking
-DOUBT = 0.15  # tokens, by which one text differs from others
+DOUBT = 0.03  # of the most a drafter has gained lately: by so much its gain may differ on this text
+FIRST_MOST = 3.0  # tokens, before anything was gained
 PRIOR_GAIN = 0.4  # tokens, before anything is known
 
 
@@ -22,10 +24,9 @@ class GainEstimate:
         self.expected = expected
         self.n_trials = 0.0
 
-    @property
-    def upper_bound(self) -> float:
-        """What it may well be, for all that is known."""
-        return self.expected + DOUBT / sqrt(1 + self.n_trials / FAITH)
+    def upper_bound(self, most: float) -> float:
+        """What it may well be, for all that is known, of a drafter that gained so much at most."""
+        return self.expected + DOUBT * most / sqrt(1 + self.n_trials / FAITH)
 
     def learn(self, gained: float) -> None:
         self.n_trials = min(self.n_trials + 1, MEMORY - FAITH)
@@ -42,6 +43,8 @@ class Gains:
 
     def __init__(self) -> None:
         self.common: defaultdict[str, float] = defaultdict(lambda: PRIOR_GAIN)
+        self.most: defaultdict[str, float] = defaultdict(lambda: FIRST_MOST)
+        self.n_asked: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self._of: defaultdict[int, dict[str, GainEstimate]] = defaultdict(dict)
 
@@ -51,9 +54,12 @@ class Gains:
             known[name] = GainEstimate(self.common[name])
         return known[name]
 
-    def learn(self, seq: int, name: str, gained: float) -> None:
-        self.of(seq, name).learn(gained)
-        self.common[name] += COMMON_RATE * (gained - self.common[name])
+    def learn(self, seq: int, name: str, gained: float, believed: float) -> None:
+        """A question gained this much, of which so much is believed: the few that gain far more would hide the rest."""
+        self.n_asked[name] += 1
+        self.most[name] = max(gained, FORGOTTEN * self.most[name])
+        self.of(seq, name).learn(believed)
+        self.common[name] += COMMON_RATE * (believed - self.common[name])
 
     def took(self, name: str, seconds: float) -> None:
         """One question to this drafter took so long, for one slot."""

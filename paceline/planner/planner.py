@@ -24,7 +24,7 @@ CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 ROUND = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes of batches where changing the size costs time
-LOOK_EVERY = 8  # steps, while all drafters rest
+LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
 HORIZON = 32  # steps for which the size that was best lately is expected to stay best
 CERTAIN = tuple(0.9**j for j in range(17))  # a draft model can hardly do better
@@ -221,7 +221,7 @@ class Planner:
         self._price, self._extra = 0.0, [0.0]
         self._nothing = self.seconds(self.n_slots)
         gains = [self._hindsight(opinions[i:], token_seconds) for i in range(len(opinions))]
-        return sum(gains) / len(gains)
+        return max(0.0, sum(gains) / len(gains))
 
     def _hindsight(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
         reached, n = 1.0, 0

@@ -7,6 +7,7 @@ asking is exploration, which has a budget: a share of all time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +18,13 @@ from paceline.planner.base import DraftBudget, Drafted, DrafterPool, ShouldConti
 from paceline.planner.gains import Gains
 from paceline.planner.planner import Planner
 
+log = logging.getLogger("paceline")
+
 EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
-MOST = 0.5  # tokens beyond its price that one question counts for: the few that gain far more would hide the rest
+ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
+MANY = 64  # questions after which a drafter that does not pay is told of
+MOST = 0.5  # tokens beyond its price that one question counts for
 
 
 @dataclass(slots=True)
@@ -52,6 +57,7 @@ class AutoPolicy:
         self._rests = False
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
+        self._told: set[str] = set()
 
     def begin(self, seq: int, *, sampled: bool) -> None:
         self.acceptance.begin(seq, sampled=sampled)
@@ -97,7 +103,7 @@ class AutoPolicy:
         self._took(name, asked, pool.clock() - start)
 
     def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
-        if name not in self.gains.seconds and not all(self._can_pay(pool, name, budget) for budget in budgets):
+        if not self._can_pay(pool, name, budgets):
             return []
         price = self.planner.rate * self.gains.seconds.get(name, 2 * pool.token_seconds(name, self.planner.n_slots))
         asked, able = [], []
@@ -107,15 +113,29 @@ class AutoPolicy:
                 self._expects = True
                 asked.append(budget)
                 continue
-            if gain.upper_bound > price:
+            if gain.upper_bound(self.gains.most[name]) > price:
                 able.append(budget)
             gain.decay(self.gains.common[name])
         if able and not asked and self._exploration > 0:
             asked = able[:1]
         return asked
 
-    def _can_pay(self, pool: DrafterPool, name: str, budget: DraftBudget) -> bool:
-        return self.planner.can_ever_pay(budget.limit, pool.token_seconds(name, self.planner.n_slots))
+    def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
+        """Whether it could even if it were almost always right."""
+        if not budgets or name in self.gains.seconds:
+            return bool(budgets)
+        token_seconds, limit = pool.token_seconds(name, self.planner.n_slots), max(b.limit for b in budgets)
+        can = self.planner.can_ever_pay(limit, token_seconds)
+        if not can and limit >= ENOUGH:
+            ms, plain = 1e3 * token_seconds, 1e3 * self.planner.plain_seconds / self.planner.n_slots
+            self._tell(name, f"{ms:.1f} ms a draft token against {plain:.1f} ms a plain step: it cannot pay")
+        return can
+
+    def _tell(self, name: str, why: str) -> None:
+        """Once, for people who asked for this drafter."""
+        if name not in self._told:
+            self._told.add(name)
+            log.warning("%s: %s", name, why)
 
     def _rule(self, pool: DrafterPool, name: str, budget: DraftBudget) -> ShouldContinue | None:
         """For those that draft token by token: can going on still pay?"""
@@ -137,7 +157,7 @@ class AutoPolicy:
 
     def _judge(self, seq: int, name: str, gained: float) -> None:
         price = self.planner.rate * self.gains.seconds.get(name, 0.0)
-        self.gains.learn(seq, name, min(gained, price + MOST))
+        self.gains.learn(seq, name, gained, min(gained, price + MOST))
 
     def _took(self, name: str, asked: Sequence[DraftBudget], seconds: float) -> None:
         """The first question about a text includes reading it, and does not count."""
@@ -177,8 +197,17 @@ class AutoPolicy:
     def passed(self, n_tokens: int) -> None:
         self.planner.target.passed(n_tokens)
 
+    def _explain_rest(self, name: str) -> None:
+        """A model that was given to us and asked often, but does not pay."""
+        seconds, common = self.gains.seconds.get(name, 0.0), self.gains.common[name]
+        if self.gains.n_asked[name] > MANY and common < self.planner.rate * seconds:
+            worth = 1e3 * common / self.planner.rate
+            self._tell(name, f"a question takes {1e3 * seconds:.1f} ms and saves {worth:.1f} ms: it is seldom asked")
+
     def end(self, seq: int) -> None:
         self._rests = False
+        for name in self.agreement:
+            self._explain_rest(name)
         self.gains.end(seq)
         self.acceptance.end(seq)
         self._have_read = {key for key in self._have_read if key[0] != seq}

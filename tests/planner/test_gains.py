@@ -10,17 +10,17 @@ def test_an_estimate_follows_the_text_and_forgets_it() -> None:
     for _ in range(20):
         gain.learn(0.0)
     assert 0.0 < gain.expected < 0.08
-    surest = gain.upper_bound
+    surest = gain.upper_bound(2.0)
     for _ in range(300):
         gain.decay(0.3)
     assert gain.expected > 0.25
-    assert gain.upper_bound > surest
+    assert gain.upper_bound(2.0) > surest
 
 
 def test_a_new_text_starts_from_what_others_gained() -> None:
     gains = Gains()
     for _ in range(100):
-        gains.learn(0, "a", 1.0)
+        gains.learn(0, "a", 1.0, 1.0)
     assert gains.of(1, "a").expected > 0.9
     gains.end(0)
     assert gains.of(0, "a").n_trials == 0

@@ -138,8 +138,8 @@ def test_a_draft_model_may_read_more_for_a_longer_answer_and_less_beside_others(
 
 def test_the_gain_of_a_model_is_foretold_from_how_it_did_on_a_text() -> None:
     one = planner(CPU)
-    good = one.prospect([(0.9, True)] * 30, QUICK)
-    assert good > one.prospect([(0.9, True), (0.9, False)] * 15, QUICK) > one.prospect([(0.9, False)] * 30, QUICK)
+    good, fair = one.prospect([(0.9, True)] * 30, QUICK), one.prospect([(0.9, True)] * 5 + [(0.2, False)], QUICK)
+    assert good > fair > one.prospect([(0.9, False)] * 30, QUICK) == 0.0
     assert one.prospect([(0.02, False)] * 30, QUICK) == 0.0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +62,7 @@ class Script:
         return drafts
 
 
-def new_policy(**more: float) -> AutoPolicy:
+def new_policy() -> AutoPolicy:
     return AutoPolicy(Planner(CostCurve(dict(CPU))))
 
 
@@ -132,6 +133,21 @@ def test_a_model_too_slow_to_pay_is_never_asked() -> None:
     script = Script({MODEL: ([0.9] * 4, 4.0)}, token_seconds=1.0)
     assert simulate(script, 4)[0] == 1.0
     assert script.asked[MODEL] == 0
+
+
+def test_why_a_model_is_not_used_is_said_once_in_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    policy = new_policy()
+    simulate(Script({MODEL: ([0.9] * 4, 4.0)}, token_seconds=0.9), 4, policy=policy)
+    simulate(Script({MODEL: ([0.9] * 4, 4.0)}, token_seconds=0.9), 4, policy=policy)
+    said = [record.message for record in caplog.records]
+    assert said == ["draft-simple: 900.0 ms a draft token against 1000.0 ms a plain step: it cannot pay"]
+    caplog.clear()
+    useless = new_policy()
+    useless.set_agreement(MODEL, [(0.5, False)] * 20, 0.01)
+    for _ in range(8):
+        simulate(Script({MODEL: ([0.02] * 4, 0.05)}, token_seconds=0.01), 0, 2000, useless)
+        useless.end(0)
+    assert [record.message.split(" ms")[0] for record in caplog.records] == ["draft-simple: a question takes 50.0"]
 
 
 def test_one_try_does_not_decide() -> None:
