@@ -40,6 +40,7 @@ OWN_SIZES = (1, 4, 12)
 SHARED_SIZES = OWN_SIZES[1:]
 LONGEST = 32  # tokens of a match that count
 N_PLACES = 32
+N_ENDED = 16  # outputs that wait to be indexed
 END = -1
 
 
@@ -171,25 +172,39 @@ class Suffix:
 
     def __init__(self, params: SuffixParams) -> None:
         self._params = params
-        self._texts: dict[int, tuple[Text, int]] = {}
+        self._texts: dict[int, Text] = {}
+        self._n_prompt: dict[int, int] = {}
+        self._ended: list[tuple[list[int], int]] = []
         self._outputs = Outputs(params.n_shared)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
-        self._texts[seq] = Text(OWN_SIZES, tokens), len(tokens)
+        """Indexed when somebody asks: on a GPU that takes as long as a step, and often nobody does."""
+        self._n_prompt[seq] = len(tokens)
 
     def draft(self, asks: Sequence[Ask]) -> list[Draft]:
         return [self._draft(ask) for ask in asks]
 
     def _draft(self, ask: Ask) -> Draft:
-        if ask.seq not in self._texts:
-            self.begin(ask.seq, ask.tokens)
-        text, n_prompt = self._texts[ask.seq]
-        text.catch_up(ask.tokens)
+        n_prompt = self._n_prompt.setdefault(ask.seq, len(ask.tokens))
+        text = self._text(ask)
+        self._learn_ended()
         tail = Tail(ask.tokens, ask.ahead, None if ask.ahead else text.hashes)
         own = text.find(ask.tokens, tail, tail.n_before)
         if own.ends and own.ends[0] < n_prompt:
             own.chances = IN_PROMPT
         return self._follow(ask, max([own, *self._outputs.find(tail)], key=lambda match: match.length))
+
+    def _text(self, ask: Ask) -> Text:
+        text = self._texts.get(ask.seq)
+        if text is None:
+            text = self._texts[ask.seq] = Text(OWN_SIZES, ask.tokens)
+        text.catch_up(ask.tokens)
+        return text
+
+    def _learn_ended(self) -> None:
+        for tokens, n_prompt in self._ended:
+            self._outputs.learn(tokens, n_prompt)
+        self._ended.clear()
 
     def _follow(self, ask: Ask, match: Match) -> Draft:
         """The places vote on one token after the other; the last one left is followed without asking."""
@@ -221,12 +236,17 @@ class Suffix:
         """Nothing to learn: the history says it all."""
 
     def end(self, seq: int, tokens: Sequence[int]) -> None:
-        _, n_prompt = self._texts.pop(seq, (None, len(tokens)))
+        self._texts.pop(seq, None)
+        n_prompt = self._n_prompt.pop(seq, len(tokens))
         if len(tokens) > n_prompt:
-            self._outputs.learn(tokens, n_prompt)
+            n_cut = max(0, n_prompt - LONGEST)
+            self._ended.append((list(tokens[n_cut:]), n_prompt - n_cut))
+        if len(self._ended) > N_ENDED:
+            self._learn_ended()
 
     def close(self) -> None:
         self._texts.clear()
+        self._n_prompt.clear()
 
 
 def token_at(source: Sequence[int], grown: Sequence[int], place: int) -> int:

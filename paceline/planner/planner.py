@@ -238,10 +238,14 @@ class Planner:
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float, drafting: float) -> None:
         """The step is over, a part of it in exact mode: n tokens were computed in this many seconds, after drafting.
 
-        How did it compare with plain ones? A step without drafts is one, unless the change to it made it slower.
+        How did it compare with plain ones? A step without drafts is one, unless padding or a change made it slower.
         """
         plain = n_emitted * self.plain_seconds / self.n_slots
-        if not n_drafted and (not self._price or self.target.changing(n_tokens) == 0):
+        if (
+            not n_drafted
+            and n_tokens <= max(self.least, self.n_slots)
+            and not (self._price and self.target.changing(n_tokens))
+        ):
             plain = seconds
         self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
