@@ -4,8 +4,8 @@ python -m benchmarks.start cold [--kind Q8_0] [--prompts 8] [-n 40]     # each p
 python -m benchmarks.start busy [--kind Q8_0] [--requests 20]
 
 cold: auto against none on the very first answer, their steps taking turns.
-busy: three other processes keep the cores busy while an engine opens, and are gone then. After some requests it is compared
-with one that was opened undisturbed, their steps taking turns.
+busy: three other processes keep the cores busy while an engine opens, and are gone then. After some requests it is
+compared with one that was opened undisturbed, their steps taking turns.
 """
 
 from __future__ import annotations

@@ -39,14 +39,16 @@ class Drift:
     """How much slower than measured everything is at the moment, and what a thousand tokens of context cost each
     token, as a share of a lone token's step. A Kalman filter of two states that wander."""
 
-    FIRST_ATTENTION = 0.2
+    PRIOR_ATTENTION = 0.2  # a CPU's
+    PRIOR_QUICK = 0.02  # where a change of size costs time: a GPU's
     UNSURE = (0.05**2, 0.3**2)  # variances at first, and never more
     WANDER = (0.02**2, 0.004**2)  # variances that a step adds
     NOISE = 0.1**2
 
     def __init__(self, attention: float | None = None) -> None:
         self.speed = 1.0
-        self.attention = self.FIRST_ATTENTION if attention is None else attention
+        self.attention = self.PRIOR_ATTENTION if attention is None else attention
+        self.is_new = attention is None
         self._p = [self.UNSURE[0], 0.0, self.UNSURE[1] * (1.0 if attention is None else 0.1)]
 
     def learn(self, looking: float, ratio: float) -> None:
@@ -189,6 +191,9 @@ class CostCurve:
         self._logs, self._measured = dict(logs), dict(logs)
         self.drift.speed = 1.0
         self._rebuild()
+        if self.drift.is_new and self.price:
+            self.drift.attention = self.drift.PRIOR_QUICK
+        self.drift.is_new = False
 
     def _rebuild(self) -> None:
         """The table of the shape: straight lines between sizes, never falling, never impossible."""

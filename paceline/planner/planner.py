@@ -48,6 +48,7 @@ class Planner:
         self.actual = 0.0
         self._advantages: dict[int, dict[int, float]] = {}
         self._n_learned: dict[int, int] = {}
+        self._plain_seen: dict[int, float] = {}  # seconds of a plain step, where few are seen and context costs little
         self.begin_step(1)
 
     def begin_step(self, n_slots: int, n_context: float = 0.0) -> None:
@@ -240,13 +241,13 @@ class Planner:
 
         How did it compare with plain ones? A step without drafts is one, unless padding or a change made it slower.
         """
-        plain = n_emitted * self.plain_seconds / self.n_slots
-        if (
-            not n_drafted
-            and n_tokens <= max(self.least, self.n_slots)
-            and not (self._price and self.target.changing(n_tokens))
-        ):
+        plain = n_emitted * self._plain_seen.get(self.n_slots, self.plain_seconds) / self.n_slots
+        changed = bool(self._price and self.target.changing(n_tokens))
+        if not n_drafted and not changed and n_tokens <= max(self.least, self.n_slots):
             plain = seconds
+            if self._price:
+                seen = self._plain_seen.setdefault(self.n_slots, seconds)
+                self._plain_seen[self.n_slots] += GAIN_RATE * (seconds - seen)
         self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
         self.seconds_actual += seconds + drafting
