@@ -303,7 +303,7 @@ class Engine:
             "actual_ms": 1e3 * planner.actual,
             "p_accept": self.policy.acceptance.means(),
             "agreement": self.policy.agreement,
-            "resting": sorted(self.policy.resting),
+            "resting": sorted(name for name in self.policy.resting if self.policy.gains.n_asked[name]),
         }
 
     def tokenize(self, text: str | bytes) -> list[int]:

@@ -88,7 +88,7 @@ def stats_json(stats: DrafterStats) -> dict[str, Any]:
 
 def planner_line(why: dict[str, Any]) -> str:
     """The auto policy in one line: what it gained, how well it foresaw a step's cost, who is switched off."""
-    off = f"; switched off: {', '.join(why['off'])}" if why["off"] else ""
+    off = f"; resting: {', '.join(why['resting'])}" if why["resting"] else ""
     return (
         f"planner:    estimated speed-up {why['speedup'] or 1.0:.2f} against no speculation; "
         f"a step took {why['actual_ms']:.1f} ms, {why['predicted_ms']:.1f} predicted{off}"
