@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from operator import mul
 
 from paceline.planner.costs import CostCurve
 
@@ -182,10 +181,6 @@ class Planner:
             if value > best:
                 best_n, best = n, value
         return best_n, best
-
-    def expected_gain(self, p_accept: Sequence[float]) -> float:
-        """What checking just these tokens of one slot is worth."""
-        return sum(accumulate(p_accept, mul)) - self.rate * self.shares(len(p_accept))[-1] if p_accept else 0.0
 
     # -- whether to go on drafting
 
