@@ -79,7 +79,7 @@ class Planner:
             return n
         whole = n if n == self.n_slots else next(size for size in ROUND if size >= n)
         last = self.target.last
-        return last if n <= last <= ROUND[-1] and self._in_all(last) <= self._in_all(whole) else whole
+        return last if n <= last and last in ROUND and self._in_all(last) <= self._in_all(whole) else whole
 
     def _step(self, n: int) -> float:
         """Seconds for n tokens now, and for what their size costs later."""

@@ -186,6 +186,15 @@ def test_it_goes_back_to_plain_steps_when_nothing_can_be_drafted_any_more() -> N
     assert sum(a != b for a, b in itertools.pairwise(sizes)) <= 1
 
 
+def test_the_odd_size_of_a_prompt_s_last_piece_is_not_padded_to() -> None:
+    one = planner(GPU, (1.0, 1.0))
+    one.target.passed(37)
+    one.target.passed(37)
+    one.begin_step(1)
+    assert one.size(1) == 1
+    assert one.size(3) == 4
+
+
 def test_on_a_cpu_nothing_is_padded() -> None:
     one = planner(CPU)
     one.target.passed(8)
