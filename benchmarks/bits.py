@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from paceline.bench.jobs import chat
-from paceline.bench.suite import Prompt
+from paceline.bench.suite import SuitePrompt
 from paceline.config import Settings
 from paceline.errors import PacelineError
 from paceline.library import Engine
@@ -41,7 +41,7 @@ class Row:
 
 
 def measure(
-    base: Settings, prompts: Sequence[Prompt], n_tokens: int, models: SharedModels, seconds: float
+    base: Settings, prompts: Sequence[SuitePrompt], n_tokens: int, models: SharedModels, seconds: float
 ) -> list[Row]:
     """None with one slot first, then all others while there is time."""
     until = perf_counter() + seconds
@@ -79,7 +79,7 @@ def parting(a: Sequence[int], b: Sequence[int]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def spaced(prompts: Sequence[Prompt], n: int) -> list[str]:
+def spaced(prompts: Sequence[SuitePrompt], n: int) -> list[str]:
     """n prompts spread over the whole file, so over its categories."""
     return [prompts[i * len(prompts) // n].text for i in range(min(n, len(prompts)))]
 

@@ -19,7 +19,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 
 from paceline.config import NgramCacheParams, NgramModParams, NgramParams, SuffixParams
-from paceline.drafters.base import Ask, Drafter
+from paceline.drafters.base import Drafter, DraftRequest
 from paceline.drafters.ngram_cache import NgramCache
 from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
 from paceline.drafters.ngram_mod import NgramMod
@@ -64,7 +64,7 @@ def draft_times(drafter: Drafter, kind: str, prompt: list[int], rng: random.Rand
     times, sizes = [], []
     for _ in range(N_STEPS):
         history += [next(source) for _ in range(rng.randint(1, 4))]
-        ask = [Ask(seq=0, tokens=history, n_max=N_DRAFT)]
+        ask = [DraftRequest(seq=0, tokens=history, n_max=N_DRAFT)]
         start = time.perf_counter_ns()
         (draft,) = drafter.draft(ask)
         times.append((time.perf_counter_ns() - start) / 1e3)
@@ -88,7 +88,7 @@ def memory_mib(make: Callable[[], Drafter], prompt: list[int]) -> float:
     before_history = tracemalloc.get_traced_memory()[0]
     drafter.begin(0, history)
     for _ in range(N_STEPS):
-        drafter.draft([Ask(seq=0, tokens=history, n_max=N_DRAFT)])
+        drafter.draft([DraftRequest(seq=0, tokens=history, n_max=N_DRAFT)])
         history.extend(text(rng, 1))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

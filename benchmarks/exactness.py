@@ -103,7 +103,7 @@ def run(settings: Settings, label: str, texts: list[str], n: int, console: Conso
             counts[f"{mode}_drafted"] += timings.draft_n
             counts[f"{mode}_accepted"] += timings.draft_n_accepted
             counts["tokens"] += max(0, timings.predicted_n - 1)
-        return Run(out, counts, engine.core.seconds / max(1, counts["tokens"]), str(engine.exactness))
+        return Run(out, counts, engine.status().seconds / max(1, counts["tokens"]), str(engine.info.exactness))
 
 
 def subjects(args: argparse.Namespace) -> list[Subject]:
@@ -126,7 +126,7 @@ def speeds(subject: Subject, texts: list[str], n: int) -> tuple[float, float]:
             for engine in both
         ]
         counts = [sum(max(0, n_written(generation) - 1) for generation in started) for started in running]
-        seconds = [engine.core.seconds / max(1, count) for engine, count in zip(both, counts, strict=True)]
+        seconds = [engine.status().seconds / max(1, count) for engine, count in zip(both, counts, strict=True)]
         return seconds[0], seconds[1]
 
 

@@ -52,7 +52,7 @@ class Kit:
 
     models: SharedModels
     settings: Settings
-    prompts: tuple[suite.Prompt, ...]
+    prompts: tuple[suite.SuitePrompt, ...]
     methods: tuple[str, ...]
     limit: int
     n_tokens: int

@@ -17,10 +17,9 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, prompts
+from benchmarks.common import chat, draft_model, inside, prompts
 from paceline import Engine
 from paceline.models import demo_copy
-from paceline.planner.policy import AutoPolicy
 
 CLOSE = 0.25  # predictions hold when their median error over WINDOW steps is less, in logs
 WINDOW = 15
@@ -42,9 +41,10 @@ class Watch:
     """Writes down every step of an engine: predicted before it was learned from, and actual."""
 
     def __init__(self, engine: Engine) -> None:
-        assert isinstance(engine.policy, AutoPolicy)
+        planner = inside(engine).parts.planner
+        assert planner
         self.steps: list[Step] = []
-        self._planner = engine.policy.planner
+        self._planner = planner
         self._observe = self._planner.observe_step
         self._planner.observe_step = self.observe  # type: ignore[method-assign]
 

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from benchmarks.replay import Text, load, n_right
 from paceline.config import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
-from paceline.drafters.base import Ask, Drafter
-from paceline.drafters.registry import LOOKUPS
+from paceline.drafters.base import Drafter, DraftRequest, Resources
+from paceline.drafters.registry import ENTRIES
 
 N_MAX = 64
 VARIANTS: dict[str, tuple[str, DrafterSettings]] = {
@@ -37,6 +37,12 @@ VARIANTS: dict[str, tuple[str, DrafterSettings]] = {
 }
 
 
+def build(name: str, settings: DrafterSettings) -> Drafter:
+    """A look-up: it needs nothing but its settings."""
+    nothing: Any = None
+    return ENTRIES[name].build(Resources(settings, nothing))
+
+
 def walk(drafter: Drafter, texts: list[Text]) -> dict[str, float]:
     """Write all texts with this drafter's help, checking everything it proposes."""
     n_tokens = n_calls = n_drafted = n_accepted = 0
@@ -45,7 +51,7 @@ def walk(drafter: Drafter, texts: list[Text]) -> dict[str, float]:
         drafter.begin(0, text.prompt)
         while len(history) - len(text.prompt) < len(text.written):
             left = text.written[len(history) - len(text.prompt) :]
-            draft = drafter.draft([Ask(0, history, min(N_MAX, len(left) - 1))])[0]
+            draft = drafter.draft([DraftRequest(0, history, min(N_MAX, len(left) - 1))])[0]
             n = n_right(draft.tokens, left)
             if draft.tokens:
                 drafter.accept(0, draft, n)
@@ -66,7 +72,7 @@ def main() -> None:
     table = Table("drafter", "accepted per call", "tokens per call", "acceptance", "drafted per call")
     result: dict[str, Any] = {"n_texts": len(texts), "n_tokens": sum(len(text.written) for text in texts)}
     for label, (name, settings) in VARIANTS.items():
-        row = result[label] = walk(LOOKUPS[name](settings), texts)
+        row = result[label] = walk(build(name, settings), texts)
         table.add_row(label, *(f"{value:.3f}" for value in row.values()))
     Console().print(table)
     print(json.dumps(result))

@@ -17,9 +17,10 @@ from rich.table import Table
 from benchmarks.common import chat
 from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams
+from paceline.engine.active import ActiveRequest
+from paceline.engine.core import Core
 from paceline.engine.drafting import Drafting
-from paceline.engine.engine import Engine as Core
-from paceline.engine.request import Event, Request
+from paceline.engine.request import Event, Request, Tokens
 from paceline.llama.context import Context
 from paceline.llama.model import Model
 from paceline.models import demo_copy
@@ -56,9 +57,9 @@ class Run:
         """Tokens per second, and milliseconds of Python per step, once every slot is generating."""
         events: list[Event] = []
         for _ in self.core.slots:
-            self.core.submit(
-                Request(prompt=prompt, on_event=events.append, sampling=sampling, max_tokens=n, cache_prompt=False)
-            )
+            parts = (Tokens(prompt),)
+            request = Request(id=0, prompt=parts, sampling=sampling, max_tokens=n, cache_prompt=False)
+            self.core.submit(ActiveRequest(request, events.append))
         while not all(slot.generating for slot in self.core.slots):
             self.core.step()
         inside, start, n_steps = self.context.seconds, perf_counter(), self.core.n_steps

@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, prompts
+from benchmarks.common import chat, draft_model, inside, prompts
 from paceline import Engine
 from paceline.config import SamplingParams, SuffixParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.proposal import Proposal
 from paceline.drafters.suffix import Suffix
 from paceline.engine.drafting import noise_of
@@ -113,7 +113,7 @@ def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
     model, _ = demo_copy("F16")
     texts = []
     with Engine(model, draft=draft_model(), n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
-        drafter = engine.core.drafting.drafters[MODEL]
+        drafter = inside(engine).core.drafting.drafters[MODEL]
         for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
             tokens = chat(engine, prompt.text)[:1500]
             sampling = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
@@ -122,7 +122,7 @@ def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
             drafter.begin(0, tokens)
             rows = []
             for i in range(len(written)):
-                ask = Ask(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
+                ask = DraftRequest(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
                 draft = drafter.draft([ask])[0]
                 rows.append({"tokens": draft.tokens, "confidence": draft.confidence})
             texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
@@ -140,7 +140,7 @@ def load(path: Path) -> list[Text]:
         text.drafts["suffix"] = []
         for token in text.written:
             history.append(token)
-            text.drafts["suffix"] += suffix.draft([Ask(0, history, 64)])
+            text.drafts["suffix"] += suffix.draft([DraftRequest(0, history, 64)])
         suffix.end(0, history)
         texts.append(text)
     return texts

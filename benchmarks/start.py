@@ -20,8 +20,8 @@ from contextlib import ExitStack
 
 from benchmarks.common import draft_model, prompts
 from paceline import Engine
-from paceline.engine.worker import WORKER
 from paceline.generation import Generation
+from paceline.library import between_steps
 from paceline.models import cache_folder, demo_copy
 
 BUSY = "while True: pass"
@@ -38,7 +38,7 @@ def open_engine(kind: str, *, plain: bool = False) -> Engine:
 
 def together(engines: Sequence[Engine], text: str, n: int) -> list[float]:
     """Seconds that each takes for the same answer."""
-    before = [engine.core.seconds for engine in engines]
+    before = [engine.status().seconds for engine in engines]
 
     def start() -> list[Generation]:
         return [
@@ -46,10 +46,9 @@ def together(engines: Sequence[Engine], text: str, n: int) -> list[float]:
             for engine in engines
         ]
 
-    for generation in WORKER.call(start):
+    for generation in between_steps(start):
         generation.text()
-    WORKER.call(lambda: None)
-    return [engine.core.seconds - b for engine, b in zip(engines, before, strict=True)]
+    return [engine.status().seconds - b for engine, b in zip(engines, before, strict=True)]
 
 
 def cold_one(kind: str, at: int, n: int) -> None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from benchmarks.common import inside
 from paceline.bench.jobs import Job
 from paceline.bench.methods import Method
 from paceline.bench.run import Runner
@@ -64,7 +65,7 @@ def watched_logits() -> Iterator[dict[int, float]]:
 
 def watch(engine: Engine, found: Anatomy, waited: dict[int, float]) -> None:
     """From now on every step's time is booked."""
-    core, context = engine.core, engine.context
+    core, context = inside(engine).core, inside(engine).parts.context
     step = core.step
     assert context.handle
     handle = context.handle

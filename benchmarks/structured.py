@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.common import chat
-from paceline import Engine
+from paceline import Engine, Grammar
 from paceline.models import demo_copy
 
 SCHEMA = {
@@ -68,7 +68,7 @@ def main() -> None:
     for round_ in track(range(args.rounds + 1), "measuring", console=Console(stderr=True)):
         for prompt in PROMPTS:
             for name, engine in engines.items():
-                grammar = engine.grammars.json_schema(SCHEMA)
+                grammar = Grammar.json_schema(SCHEMA)
                 g = engine.generate(chat(engine, prompt), max_tokens=160, temperature=0, grammar=grammar)
                 text = g.text()
                 assert g.finish

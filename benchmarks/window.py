@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model
+from benchmarks.common import chat, draft_model, inside
 from paceline import Engine
 from paceline.models import demo_copy
 
@@ -23,7 +23,7 @@ from paceline.models import demo_copy
 # so that both windows write the same text; four tokens whatever their confidence, so that drafting time compares.
 GREEDY: dict[str, Any] = {"temperature": 0, "dry_multiplier": 1.0, "dry_penalty_last_n": -1, "ignore_eos": True}
 DRAFT_ONLY: dict[str, Any] = {"spec_types": ["draft-simple"], "spec_policy": "fixed", "n_threads": 2}
-WISHES = {"n_max": 4, "p_min": 0.0}
+LITERAL = {"n_max": 4, "p_min": 0.0}
 PROMPTS = [
     "Write a very long story about a caravan that crosses a desert, with many people who tell each other stories.",
     "Write a very long guide for people who want to grow vegetables, from the soil to the kitchen, month by month.",
@@ -52,14 +52,15 @@ def generate(kind: str, draft: str, window: int, n: int, prompt: str) -> tuple[l
         Progress(console=Console(stderr=True)) as bar,
     ):
         task = bar.add_task(f"-cd {window}", total=n)
-        stats = engine.drafter_stats()[0]
-        generation = engine.generate(chat(engine, prompt), max_tokens=n, speculative=WISHES, **GREEDY)
+        stats = next(iter(inside(engine).core.drafting.stats.values()))
+        generation = engine.generate(chat(engine, prompt), max_tokens=n, speculative=LITERAL, **GREEDY)
         n_tokens = 0
         for n_steps, chunk in enumerate(generation):
             n_tokens += len(chunk.pieces)
             marks.append(Mark(n_tokens, n_steps, stats.n_tokens, stats.n_accepted_tokens, stats.draft_ms))
             bar.update(task, completed=n_tokens)
-        memory = engine.draft_context.n_bytes_cache / 2**20 if engine.draft_context else 0.0
+        context = inside(engine).parts.draft
+        memory = context.n_bytes_cache / 2**20 if context else 0.0
     return marks, memory
 
 

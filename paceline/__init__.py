@@ -1,6 +1,7 @@
 """paceline: speculative decoding for GGUF models. Same words, sooner."""
 
 from paceline.config import SamplingParams, Settings, SpeculativeParams
+from paceline.engine.request import GrammarSource as Grammar
 from paceline.engine.request import Timings, Token
 from paceline.errors import PacelineError
 from paceline.generation import Chunk, Finish, Generation, Piece
@@ -13,6 +14,7 @@ __all__ = [
     "Engine",
     "Finish",
     "Generation",
+    "Grammar",
     "PacelineError",
     "Piece",
     "SamplingParams",

@@ -10,6 +10,8 @@ PacelineError
 │   ├── ContextFull    more tokens than the slot or the cache can hold
 │   └── QueueFull      too many requests are waiting already
 ├── DecodeError        libllama could not compute a batch
+├── EngineDied         the engine's process ended, again and again
+├── EngineFailed       a bug of ours in the engine, told across processes
 └── EngineClosed       the engine was shut down
 """
 
@@ -58,3 +60,19 @@ class DecodeError(PacelineError):
 
 class EngineClosed(PacelineError):
     """The engine was shut down."""
+
+
+class EngineDied(PacelineError):
+    """The engine's process ended and could not be helped up again."""
+
+
+class EngineFailed(PacelineError):
+    """Something in the engine that nobody foresaw."""
+
+
+def named(kind: str, message: str) -> PacelineError:
+    """An error that was raised elsewhere, by the name of its class."""
+    found = globals().get(kind)
+    if isinstance(found, type) and issubclass(found, PacelineError):
+        return found(message)
+    return EngineFailed(f"{kind}: {message}")

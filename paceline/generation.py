@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from paceline.engine.request import Emitted, Event, Failed, Request, Timings, Token
-from paceline.llama.model import Vocab
-from paceline.text.detokenizer import Detokenizer
-from paceline.text.stops import StopMatcher
+from paceline.engine.request import Emitted, Event, Failed, Request, Started, Timings, Token
+from paceline.errors import named
+from paceline.text.stops import TextStream
+from paceline.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,60 +38,41 @@ class Finish:
     stop: str | None = None
 
 
-class TextStream:
-    """Tokens to text, up to a stop string."""
-
-    def __init__(self, vocab: Vocab, stops: Sequence[str]) -> None:
-        self._detokenizer = Detokenizer(vocab.piece)
-        self.matcher = StopMatcher(stops) if stops else None
-
-    def push(self, token: int) -> str:
-        text = self._detokenizer.push(token)
-        return self.matcher.push(text) if self.matcher else text
-
-    def flush(self) -> str:
-        text = self._detokenizer.flush()
-        return self.matcher.push(text) + self.matcher.flush() if self.matcher else text
-
-    @property
-    def stopped(self) -> str | None:
-        return self.matcher.stopped if self.matcher else None
-
-
-def stop_check(vocab: Vocab, stops: Sequence[str]) -> Callable[[int], bool] | None:
-    """For the engine's thread: does the text end with this token?"""
-    if not stops:
-        return None
-    stream = TextStream(vocab, stops)
-
-    def check(token: int) -> bool:
-        stream.push(token)
-        return stream.stopped is not None
-
-    return check
-
-
 class Generation:
-    """One running request: iterate over it, with `for` or `async for`; `cancel()` from anywhere."""
+    """Iterate over it, with `for` or `async for`; `cancel()` from anywhere. `slot` is -1 until it has one."""
 
-    def __init__(self, vocab: Vocab, stops: Sequence[str]) -> None:
+    def __init__(self, request: Request, vocabulary: Vocabulary, cancel: Callable[[int], None]) -> None:
+        self.request = request
         self.finish: Finish | None = None
-        self.request: Request | None = None
-        self._stream = TextStream(vocab, stops)
+        self.slot = -1
+        self.timings = Timings()
+        self._cancel = cancel
+        self._stream = TextStream(vocabulary.piece, request.stop)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Event | None = None
 
     def on_event(self, event: Event) -> None:
-        """Called on the engine's thread."""
+        """Called on another thread."""
         self._events.put(event)
         loop, ready = self._loop, self._ready
         if loop and ready:
             loop.call_soon_threadsafe(ready.set)
 
+    def notify(self, ready: asyncio.Event) -> None:
+        """From now on `ready` is set when there is something to take. On the event loop only."""
+        self._ready, self._loop = ready, asyncio.get_running_loop()
+        ready.set()
+
+    def take(self) -> list[Chunk]:
+        """What has come since the last time, without waiting. Raises what went wrong with the request."""
+        chunks: list[Chunk] = []
+        while not self.finish and not self._events.empty():
+            chunks += self._chunks(self._events.get())
+        return chunks
+
     def cancel(self) -> None:
-        assert self.request
-        self.request.cancel()
+        self._cancel(self.request.id)
 
     def __iter__(self) -> Iterator[Chunk]:
         try:
@@ -101,16 +82,14 @@ class Generation:
             self._abandon()
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
-        self._ready = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        self.notify(ready)
         try:
             while not self.finish:
-                self._ready.clear()
-                while not self._events.empty() and not self.finish:
-                    for chunk in self._chunks(self._events.get()):
-                        yield chunk
-                if not self.finish and self._events.empty():
-                    await self._ready.wait()
+                await ready.wait()
+                ready.clear()
+                for chunk in self.take():
+                    yield chunk
         finally:
             self._abandon()
 
@@ -120,12 +99,16 @@ class Generation:
             self.cancel()
 
     def _chunks(self, event: Event) -> list[Chunk]:
+        if isinstance(event, Started):
+            self.slot = event.slot
+            return []
+        self.timings = event.timings
         if isinstance(event, Emitted):
-            pieces = tuple(Piece(self._stream.push(token.id), token) for token in event.tokens)
-            return [Chunk("".join(piece.text for piece in pieces), pieces)]
+            pieces = tuple([Piece(self._stream.push(token.id), token) for token in event.tokens])
+            return [Chunk("".join([piece.text for piece in pieces]), pieces)]
         if isinstance(event, Failed):
             self.finish = Finish("error", event.timings)
-            raise event.error
+            raise named(event.kind, event.message)
         rest = self._stream.flush() if self._stream.stopped is None else ""
         self.finish = Finish(event.reason, event.timings, self._stream.stopped)
         return [Chunk(rest)] if rest else []

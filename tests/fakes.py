@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 
-from paceline.config import EngineParams, SamplingParams, SpeculativeParams
-from paceline.drafters.base import Ask, Draft, Drafter
+from paceline.config import EngineParams, SamplingParams
+from paceline.drafters.base import Draft, Drafter, DraftRequest
+from paceline.engine.active import ActiveRequest, StopCheck
+from paceline.engine.core import Core
 from paceline.engine.drafting import Drafting
-from paceline.engine.engine import Engine
 from paceline.engine.exactness import Layout
-from paceline.engine.request import Emitted, Event, Failed, Finished, Request
-from paceline.errors import DecodeError
+from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Started, Tokens
+from paceline.errors import DecodeError, PacelineError, named
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.planner.fixed import FixedPolicy
@@ -21,6 +23,7 @@ from paceline.planner.fixed import FixedPolicy
 N_VOCAB = 50
 EOG = N_VOCAB - 1
 GREEDY = SamplingParams(temperature=0)
+IDS = count(1)
 
 
 class FakeVocab:
@@ -111,7 +114,7 @@ class FakeContext:
         self.cells = [[] for _ in range(self.n_seqs)]
 
 
-class Prophet:
+class Prophet(Drafter):
     """Drafts what the fake model will write, wrong now and then."""
 
     name = "prophet"
@@ -126,11 +129,11 @@ class Prophet:
         assert seq not in self.live
         self.live[seq] = len(tokens)
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        tokens = continuation(ask.tokens, self.random.randint(0, ask.n_max))
+    def _draft(self, request: DraftRequest) -> Draft:
+        tokens = continuation(request.tokens, self.random.randint(0, request.n_max))
         tokens = [t if self.random.random() < self.p_right else (t + 1) % N_VOCAB for t in tokens]
         return Draft(tokens, self.name, [self.p_right] * len(tokens))
 
@@ -146,18 +149,24 @@ class Prophet:
 class Client:
     """One request and what was heard of it."""
 
-    def __init__(self, prompt: list[int], max_tokens: int | None = 20, **more: object) -> None:
-        self.events: list[Event] = []
-        wishes = more.pop("speculative", SpeculativeParams())
-        assert isinstance(wishes, SpeculativeParams)
+    def __init__(self, prompt: list[int], max_tokens: int | None = 20, stop: StopCheck | None = None, **more: object):
+        self.all_events: list[Event] = []
         self.request = Request(
-            prompt=prompt,
-            on_event=self.events.append,
+            id=next(IDS),
+            prompt=(Tokens(prompt),),
             sampling=GREEDY,
             max_tokens=max_tokens,
-            speculative=wishes,
             **more,  # type: ignore[arg-type]
         )
+        self.active = ActiveRequest(self.request, self.all_events.append, stop)
+
+    @property
+    def events(self) -> list[Event]:
+        """Without the first, which says that it has a slot."""
+        return [event for event in self.all_events if not isinstance(event, Started)]
+
+    def cancel(self) -> None:
+        self.active.cancelled = True
 
     @property
     def tokens(self) -> list[int]:
@@ -174,21 +183,21 @@ class Client:
         return last.reason
 
     @property
-    def error(self) -> Exception:
+    def error(self) -> PacelineError:
         last = self.events[-1]
         assert isinstance(last, Failed), last
-        return last.error
+        return named(last.kind, last.message)
 
 
-def make_engine(context: FakeContext, *drafters: Drafter, n_queue: int = 100, similarity: float = 0.1) -> Engine:
-    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, n_queue=n_queue, slot_similarity=similarity)
+def make_engine(context: FakeContext, *drafters: Drafter, similarity: float = 0.1) -> Core:
+    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, slot_similarity=similarity)
     drafting = Drafting(drafters, FixedPolicy())
-    return Engine(context, FakeVocab(), drafting, params, context.layout)  # type: ignore[arg-type]
+    return Core(context, FakeVocab(), drafting, params, context.layout)  # type: ignore[arg-type]
 
 
-def run(engine: Engine, *clients: Client, n_steps: int = 2000) -> None:
+def run(engine: Core, *clients: Client, n_steps: int = 2000) -> None:
     for client in clients:
-        engine.submit(client.request)
+        engine.submit(client.active)
     for _ in range(n_steps):
         if not engine.busy:
             return

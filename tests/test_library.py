@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline import Engine, Generation
+from paceline import Engine, Generation, Grammar
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ConfigError, ContextFull, EngineClosed, ModelError, PromptError, RequestError, VocabMismatch
+from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
+from paceline.process.local import LocalEngine
 from tests.tiny import write_bert, write_encoder
 
 pytestmark = pytest.mark.model
@@ -144,7 +146,7 @@ def test_leaving_early_frees_the_slot(target: str) -> None:
             break
         generation = engine.generate("The dog", max_tokens=5, temperature=0)
         assert generation.text()
-        assert engine.core.slots[0].n_generated <= 6
+        assert engine.status().slots[0].n_tokens <= 6 + len(engine.tokenize("The dog"))
 
 
 def test_a_long_prompt_runs_with_a_small_draft(models: Path, target: str) -> None:
@@ -167,7 +169,7 @@ def test_a_generation_fills_the_context(models: Path, target: str) -> None:
             generation.text()
             assert generation.finish
             assert generation.finish.reason == "length"
-            assert len(engine.core.slots[0].tokens) == 256
+            assert engine.status().slots[0].n_tokens == 256
 
 
 def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> None:
@@ -223,7 +225,7 @@ SCHEMA = {
 def test_a_schema_is_kept_and_its_forced_tokens_are_drafted(target: str, sampling: dict[str, Any]) -> None:
     def answer(**options: Any) -> tuple[str, int]:
         with Engine(target, n_ctx=512, n_threads=2, exact=True, spec_policy="fixed", **options) as engine:
-            grammar = engine.grammars.json_schema(SCHEMA)
+            grammar = Grammar.json_schema(SCHEMA)
             generation = engine.generate("The cat", max_tokens=80, grammar=grammar, **sampling)
             text = generation.text()
             assert generation.finish
@@ -242,9 +244,9 @@ def test_a_schema_is_kept_and_its_forced_tokens_are_drafted(target: str, samplin
 def test_an_impossible_grammar_is_refused(target: str) -> None:
     with Engine(target, n_ctx=512, n_threads=2) as engine:
         with pytest.raises(ConfigError):
-            engine.grammars.json_schema({"type": "no-such-type"})
+            engine.generate("x", grammar=Grammar.json_schema({"type": "no-such-type"}))
         with pytest.raises(ConfigError):
-            engine.grammars.gbnf("root ::= missing-rule")
+            engine.generate("x", grammar=Grammar.gbnf("root ::= missing-rule"))
 
 
 def test_a_slot_is_saved_and_comes_back_with_its_draft(models: Path, target: str, tmp_path: Path) -> None:
@@ -292,22 +294,28 @@ def test_a_text_as_a_vector(demo: str) -> None:
         engine.generate("late")
 
 
+def model_of(engine: Engine) -> Model:
+    assert isinstance(engine.backend, LocalEngine)
+    return engine.backend.parts.model
+
+
 def test_engines_can_share_their_models(target: str) -> None:
     settings = Settings(model=ModelParams(path=target), context=ContextParams(n_ctx=256, n_threads=2))
     with SharedModels() as models:
         with Engine.from_settings(settings, models=models) as first:
             expected = first.generate("on and on", max_tokens=8, temperature=0).text()
         with Engine.from_settings(settings, models=models) as second:
-            assert second.model is first.model
+            assert model_of(second) is model_of(first)
             assert second.generate("on and on", max_tokens=8, temperature=0).text() == expected
-    assert first.model.handle is None, "freed with those who share it"
+    assert model_of(first).handle is None, "freed with those who share it"
 
 
 def test_without_drafts_nothing_was_gained_or_lost(target: str) -> None:
     with Engine(target, n_ctx=256, n_threads=2) as engine:
         assert engine.speedup is None
         engine.generate("xyz", max_tokens=8, temperature=0, speculative={"n_max": 0}).text()
-        assert engine.planned_seconds and min(engine.planned_seconds) > 0
+        planned = engine.status().planned
+        assert planned and min(planned) > 0
         assert engine.speedup == 1.0
     with Engine(target, n_ctx=256, n_threads=2, spec_types=[]) as engine:
-        assert engine.planned_seconds is None
+        assert engine.status().planned is None

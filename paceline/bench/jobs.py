@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
-from paceline.bench.suite import Prompt
+from paceline.bench.suite import SuitePrompt
 from paceline.config import EngineParams, Settings
 from paceline.errors import ConfigError
 from paceline.library import Engine
@@ -30,11 +30,11 @@ class Job:
 
 
 def choose(
-    prompts: Sequence[Prompt], categories: Sequence[str], limit: int, n_slots: int, *, tail: bool = False
-) -> list[list[Prompt]]:
+    prompts: Sequence[SuitePrompt], categories: Sequence[str], limit: int, n_slots: int, *, tail: bool = False
+) -> list[list[SuitePrompt]]:
     """Groups of n_slots prompts, about `limit` prompts of each category (0 = all), the categories taking turns. From
     a category's `tail` they come last first: what settings were chosen on need not be what they are judged by."""
-    by_category: dict[str, list[Prompt]] = {}
+    by_category: dict[str, list[SuitePrompt]] = {}
     for prompt in prompts:
         by_category.setdefault(prompt.category, []).append(prompt)
     unknown = set(categories) - set(by_category)
@@ -45,7 +45,7 @@ def choose(
     return [row[i] for i in range(max(map(len, rows))) for row in rows if i < len(row)]
 
 
-def groups(prompts: Sequence[Prompt], limit: int, n_slots: int) -> list[list[Prompt]]:
+def groups(prompts: Sequence[SuitePrompt], limit: int, n_slots: int) -> list[list[SuitePrompt]]:
     """Whole groups only: the last one is filled up with further prompts, then with the first ones again."""
     n_wanted = min(limit or len(prompts), len(prompts))
     endless = cycle(prompts)
@@ -53,14 +53,14 @@ def groups(prompts: Sequence[Prompt], limit: int, n_slots: int) -> list[list[Pro
 
 
 def read(
-    settings: Settings, chosen: Sequence[Sequence[Prompt]], n_tokens: int, models: SharedModels
+    settings: Settings, chosen: Sequence[Sequence[SuitePrompt]], n_tokens: int, models: SharedModels
 ) -> tuple[Job, ...]:
     """The jobs as this model's tokens, without those too long for a slot."""
     plain = replace(
         settings, draft=None, context=replace(settings.context, n_ctx=ROUND_TO), engine=EngineParams(spec_types=())
     )
     with Engine.from_settings(plain, models=models) as engine:
-        room = slot_room(settings, engine.model.n_ctx_train)
+        room = slot_room(settings, engine.info.n_ctx_train)
         jobs = [Job(i, group[0].category, tuple(chat(engine, p.text) for p in group)) for i, group in enumerate(chosen)]
     kept = tuple(job for job in jobs if job.n_longest + n_tokens <= room)
     if not kept:

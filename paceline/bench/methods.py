@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paceline.config import DrafterSettings, Settings
-from paceline.drafters import registry
+from paceline.drafters.names import ALIASES, NAMES
 from paceline.errors import ConfigError
 
 NONE, AUTO, ORACLE = "none", "auto", "oracle"
@@ -89,9 +89,9 @@ def parse(name: str) -> Method:
 
 def choice(method: str, part: str) -> Choice:
     word, *numbers = part.split(":")
-    drafter = registry.ALIASES.get(word, word)
-    if drafter not in registry.ORDER:
-        known = ", ".join((NONE, AUTO, ORACLE, "draft", *registry.LOOKUPS))
+    drafter = ALIASES.get(word, word)
+    if drafter not in NAMES:
+        known = ", ".join((NONE, AUTO, ORACLE, "draft", *NAMES))
         raise ConfigError(f"unknown method {method!r}: {word!r} is none of {known}")
     fields = NUMBERS.get(drafter, ())
     if len(numbers) > len(fields):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 
 N_MAX = 64
 
 
-class Oracle:
+class Oracle(Drafter):
     """Is told each prompt's answers before it is asked, the last first. Where the text parts from all, it is silent."""
 
     name = "oracle"
@@ -27,14 +27,14 @@ class Oracle:
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._running[seq] = len(tokens), self._answers.get(tuple(tokens), [])
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        n_prompt, answers = self._running.get(ask.seq, (len(ask.tokens), []))
-        said = [*ask.tokens[n_prompt:], *ask.ahead]
+    def _draft(self, request: DraftRequest) -> Draft:
+        n_prompt, answers = self._running.get(request.seq, (len(request.tokens), []))
+        said = [*request.tokens[n_prompt:], *request.ahead]
         answer = next((answer for answer in answers if answer[: len(said)] == said), [])
-        tokens = answer[len(said) :][: min(ask.n_max, N_MAX)]
+        tokens = answer[len(said) :][: min(request.n_max, N_MAX)]
         return Draft(tokens, self.name, [1.0] * len(tokens))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

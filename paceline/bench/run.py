@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
@@ -19,15 +20,15 @@ from paceline.bench.methods import ORACLE, Method
 from paceline.bench.oracle import Oracle
 from paceline.config import SamplingParams, Settings
 from paceline.engine.request import Timings
-from paceline.engine.worker import WORKER
 from paceline.errors import DecodeError, RequestError
 from paceline.generation import Generation
-from paceline.library import Engine
+from paceline.library import Engine, between_steps
 from paceline.llama.shared import SharedModels
 
 WARM_UP = "Count from one to twenty, then write a short poem about the sea."
 N_WARM_UP = 24
 N_REHEARSALS = 2
+GROUPS = count()
 Item = TypeVar("Item")
 
 
@@ -142,7 +143,7 @@ def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: i
     def start() -> dict[str, Finish | None]:
         return {name: attempt(name, partial(contenders[name].start, job, plan.n_tokens, sampling)) for name in able}
 
-    running = WORKER.call(start)  # between two steps, so that nobody has computed one before all are ready
+    running = between_steps(start)  # between two steps, so that nobody has computed one before all are ready
     for name in order:
         finish = running.get(name)
         done = attempt(name, finish) if finish else None
@@ -206,9 +207,11 @@ class Runner:
         self.together(job.prompts, 1, sampling)
 
     def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish:
+        """The first answer to be done ends them all: speeds are compared while every slot is busy, as on a server with
+        much to do. Otherwise a method would be judged by how long its slowest answer runs alone."""
         before = self.clock()
-        started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling) for p in job.prompts]
-        end_together(started, n_tokens)
+        group = next(GROUPS) if len(job.prompts) > 1 else None
+        started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling, group=group) for p in job.prompts]
 
         def finish() -> tuple[list[Answer], Clock]:
             return [answer_of(generation) for generation in started], self.clock() - before
@@ -217,7 +220,8 @@ class Runner:
 
     def clock(self) -> Clock:
         """Read between two steps: answers are complete a moment before the step that wrote their end."""
-        return self.engine.loop.call(lambda: Clock(self.engine.core.seconds, *(self.engine.planned_seconds or ())))
+        status = self.engine.status()
+        return Clock(status.seconds, *(status.planned or ()))
 
     def together(
         self, prompts: Sequence[tuple[int, ...]], n_tokens: int, sampling: SamplingParams, **options: Any
@@ -253,27 +257,6 @@ class OracleRunner(Runner):
         for prompt, answer in zip(job.prompts, answers, strict=True):
             self.oracle.learn(prompt, answer)
         return answers
-
-
-def end_together(started: Sequence[Generation], n_tokens: int) -> None:
-    """The first to be done ends them all: speeds are compared while every slot is busy, as on a server with much to do.
-    Otherwise a method would be judged by how long its slowest answer runs alone. Only for answers without a token."""
-    over = False
-
-    def check() -> Callable[[int], bool]:
-        n = 0
-
-        def stop(token: int) -> bool:
-            nonlocal n, over
-            n += 1
-            over = over or n >= n_tokens
-            return over
-
-        return stop
-
-    for generation in started:
-        assert generation.request
-        generation.request.stop = check()
 
 
 def answer_of(generation: Generation) -> Answer:

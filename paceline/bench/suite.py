@@ -14,12 +14,12 @@ MT_BENCH = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "ext
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class SuitePrompt:
     category: str
     text: str
 
 
-def load(path: str | Path) -> tuple[Prompt, ...]:
+def load(path: str | Path) -> tuple[SuitePrompt, ...]:
     """The first turn of every question in a Spec-Bench file; blank lines are skipped."""
     try:
         data = Path(path).read_bytes()
@@ -28,7 +28,7 @@ def load(path: str | Path) -> tuple[Prompt, ...]:
     return parse(data, str(path))
 
 
-def parse(data: bytes, name: str) -> tuple[Prompt, ...]:
+def parse(data: bytes, name: str) -> tuple[SuitePrompt, ...]:
     prompts = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         if line.strip():
@@ -41,11 +41,11 @@ def parse(data: bytes, name: str) -> tuple[Prompt, ...]:
     return tuple(prompts)
 
 
-def question(line: bytes) -> Prompt:
+def question(line: bytes) -> SuitePrompt:
     match json.loads(line.decode()):
         case {"category": str(category), "turns": [str(text), *_]} if category.strip() and text.strip():
             text.encode()  # a lone surrogate is valid JSON, but no text
-            return Prompt("mt_bench" if category in MT_BENCH else category, text)
+            return SuitePrompt("mt_bench" if category in MT_BENCH else category, text)
     raise ValueError('expected {"category": text, "turns": [text, ...]}')
 
 

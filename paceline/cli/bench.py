@@ -75,7 +75,7 @@ def prepare(
     methods: tuple[Method, ...],
     settings: Settings,
     sampling: SamplingParams,
-    chosen: list[list[suite.Prompt]],
+    chosen: list[list[suite.SuitePrompt]],
     models: SharedModels,
 ) -> tuple[Plan, Settings]:
     read = jobs.read(settings, chosen, options.n_tokens, models)

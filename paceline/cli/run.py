@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from paceline.cli import build
-from paceline.cli.chat import GREETING, Chat, Message, piped_lines, typed_lines
+from paceline.cli.conversation import GREETING, Chat, Message, piped_lines, typed_lines
 from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions, RunOptions
 from paceline.cli.progress import loading_bar
@@ -22,30 +21,30 @@ from paceline.cli.prompts import prompt_texts, read_text, system_text
 from paceline.cli.report import Answer, json_object, summary, total
 from paceline.cli.tint import Screen, wants_color
 from paceline.config import SamplingParams
+from paceline.engine.request import GrammarSource
 from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
     from paceline import Chunk, Engine, Generation, Timings
-    from paceline.text.grammar import Grammar
 
 
 def main(parsed: Parsed) -> int:
-    job = Job.of(parsed)
+    task = Task.of(parsed)
     settings = build.settings(parsed)
     from paceline import Engine
 
     with loading_bar(settings.model.path) as on_progress:
         engine = Engine.from_settings(settings, on_progress)
     with engine:
-        if job.chatting:
-            converse(engine, job)
+        if task.chatting:
+            converse(engine, task)
         else:
-            complete(engine, job)
+            complete(engine, task)
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Task:
     """What to do, read and checked before a model is loaded."""
 
     options: RunOptions
@@ -53,17 +52,17 @@ class Job:
     sampling: SamplingParams
     prompts: list[str]
     system: str | None
-    grammar: Callable[[Engine], Grammar] | None = None
+    grammar: GrammarSource | None = None
 
     @classmethod
-    def of(cls, parsed: Parsed) -> Job:
+    def of(cls, parsed: Parsed) -> Task:
         options, request = build.run_options(parsed), build.request(parsed)
         prompts = prompt_texts(options, escape=request.escape)
         system = system_text(options, escape=request.escape)
-        job = cls(options, request, build.sampling(parsed), prompts, system, grammar_wanted(request))
-        if not prompts and not job.chatting:
+        task = cls(options, request, build.sampling(parsed), prompts, system, grammar_wanted(request))
+        if not prompts and not task.chatting:
             raise ConfigError("nothing to continue: give a prompt with -p or -f, or chat with -cnv")
-        return job
+        return task
 
     @property
     def chatting(self) -> bool:
@@ -79,7 +78,7 @@ class Job:
             sampling=self.sampling,
             max_tokens=request.max_tokens,
             stop=request.stop,
-            grammar=self.grammar(engine) if self.grammar else None,
+            grammar=self.grammar,
         )
 
     @property
@@ -88,32 +87,32 @@ class Job:
         return sys.stderr.isatty() and not self.options.json if chosen is None else chosen
 
 
-def grammar_wanted(request: RequestOptions) -> Callable[[Engine], Grammar] | None:
-    """Files are read before the model is loaded; compiling needs its vocabulary."""
-    for text, path, compile_for in (
-        (request.grammar, request.grammar_file, lambda engine, source: engine.grammars.gbnf(source)),
-        (request.json_schema, request.json_schema_file, lambda engine, source: engine.grammars.json_schema(source)),
+def grammar_wanted(request: RequestOptions) -> GrammarSource | None:
+    """Files are read before the model is loaded."""
+    for text, path, source_of in (
+        (request.grammar, request.grammar_file, GrammarSource.gbnf),
+        (request.json_schema, request.json_schema_file, GrammarSource.json_schema),
     ):
         source = read_text(path) if path else text
         if source is not None:
-            return partial(compile_for, source=source)
+            return source_of(source)
     return None
 
 
-def complete(engine: Engine, job: Job) -> None:
+def complete(engine: Engine, task: Task) -> None:
     """All prompts start at once; their texts come one after another."""
     started = time.perf_counter()
-    prompts = [in_template(engine, prompt, job.system) for prompt in job.prompts]
-    generations = [job.start(engine, prompt) for prompt in prompts]
-    echoes = job.prompts if job.options.display_prompt else [""] * len(prompts)
-    screen = screen_for(job.options)
+    prompts = [in_template(engine, prompt, task.system) for prompt in task.prompts]
+    generations = [task.start(engine, prompt) for prompt in prompts]
+    echoes = task.prompts if task.options.display_prompt else [""] * len(prompts)
+    screen = screen_for(task.options)
     answers = collect(generations, echoes, screen)
-    if job.options.json:
+    if task.options.json:
         print(json.dumps(json_object(answers, engine.drafter_stats()), ensure_ascii=False))
     wall_ms = 1e3 * (time.perf_counter() - started)
     close_with(
         screen,
-        summary(timings_of(answers), engine.drafter_stats(), wall_ms, engine.explain()) if job.shows_timings else [],
+        summary(timings_of(answers), engine.drafter_stats(), wall_ms, engine.explain()) if task.shows_timings else [],
     )
 
 
@@ -147,24 +146,24 @@ def answer_of(generation: Generation, show: Callable[[Chunk], None]) -> Answer:
     return answer
 
 
-def converse(engine: Engine, job: Job) -> None:
+def converse(engine: Engine, task: Task) -> None:
     """Prompts of the command line are the first questions; then stdin asks."""
     on_terminal = sys.stdin.isatty()
-    screen = screen_for(job.options)
+    screen = screen_for(task.options)
     template = engine.chat_template
 
     def ask(messages: list[Message]) -> Generation:
-        return job.start(engine, template.render(messages))
+        return task.start(engine, template.render(messages))
 
-    chat = Chat(ask, screen, tell, job.system)
-    if on_terminal and not job.prompts:
+    chat = Chat(ask, screen, tell, task.system)
+    if on_terminal and not task.prompts:
         tell(GREETING)
     typed = typed_lines(tell) if on_terminal else piped_lines()
-    chat.run(chain(job.prompts, typed), single_turn=job.options.single_turn)
+    chat.run(chain(task.prompts, typed), single_turn=task.options.single_turn)
     close_with(
         screen,
         summary([total(timings_of(chat.answers))], engine.drafter_stats(), why=engine.explain())
-        if job.shows_timings
+        if task.shows_timings
         else [],
     )
 

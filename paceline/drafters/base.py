@@ -10,6 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from paceline.config import DrafterSettings
+from paceline.llama.context import Context
+from paceline.llama.lib import Floats
+from paceline.llama.model import Model
+
 NO_LIMIT = 2**31
 
 
@@ -35,7 +40,7 @@ class Constraint(Protocol):
 
 
 @dataclass(slots=True)
-class Ask:
+class DraftRequest:
     """One sequence that wants a draft.
 
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
@@ -92,18 +97,54 @@ class Drafter(Protocol):
     """
 
     name: str
+    costs: Costs | None = None
+    reads_target: bool = False
+
+    def can_help(self, grammar: Constraint | None) -> bool:
+        """Whether it has anything to say about a request with this grammar, or with none."""
+        return True
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """A request starts with this prompt."""
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        """One draft for each ask, in order; an empty one where there is nothing to say."""
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """One draft for each request, in order; an empty one where there is nothing to say."""
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """This draft of yours was checked: the target agreed with its first `n_accepted` tokens."""
 
+    def observe(self, seq: int, tokens: Sequence[int], rows: Floats) -> None:
+        """For those that read the target: the text went on with these tokens, drawn from these rows."""
+        return
+
     def end(self, seq: int, tokens: Sequence[int]) -> None:
         """The request is over; `tokens` is its whole history."""
 
+    def idle_place(self) -> tuple[int, int]:
+        """For those that compute: the sequence of which least is cached, and how much that is."""
+        return 0, 0
+
+    def save(self, seq: int, path: str) -> None:
+        """Keep what took time to compute for this sequence in a file, if there is such."""
+        return
+
+    def load(self, seq: int, path: str) -> None:
+        """Bring it back."""
+        return
+
     def close(self) -> None:
         """The engine shuts down: free native memory, save what is to be saved."""
+
+
+@dataclass(slots=True)
+class Resources:
+    """What drafters are made of. `draft` is there when one of them needs a second model.
+
+    `n_worth` says how much of a new text is worth reading when so many tokens may follow it, where somebody knows.
+    """
+
+    settings: DrafterSettings
+    target: Model
+    draft: Context | None = None
+    draft_costs: Costs | None = None
+    n_worth: Callable[[int], int] | None = None

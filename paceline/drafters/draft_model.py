@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from paceline.config import DraftModelParams
-from paceline.drafters.base import Ask, Costs, Draft
+from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.guess import guess
-from paceline.errors import VocabMismatch
+from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model, Vocab
@@ -79,7 +79,7 @@ class View:
         return min(n, end)
 
 
-class DraftModel:
+class DraftModel(Drafter):
     """All sequences' drafts from one draft context."""
 
     name = "draft-simple"
@@ -97,7 +97,7 @@ class DraftModel:
         holds where nobody says. `costs` hear of every draft step."""
         self.context = context
         self.sharpness = sharpness
-        self.costs = costs
+        self.costs: Costs = costs
         self.params = params
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
@@ -107,6 +107,15 @@ class DraftModel:
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
         self._can_shift = context.can_shift
+
+    @classmethod
+    def build(cls, resources: Resources) -> DraftModel:
+        context, costs = resources.draft, resources.draft_costs
+        if context is None or costs is None:
+            raise ConfigError(f"{cls.name} needs a draft model: give one with -md")
+        how_sharp = sharpness(context.model, resources.target)
+        params = resources.settings.draft_model
+        return cls(context, params, costs, sharpness=how_sharp, n_worth=resources.n_worth)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
@@ -138,56 +147,58 @@ class DraftModel:
     def close(self) -> None:
         self.context.close()
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        drafts = [Draft(source=self.name) for _ in asks]
-        limits = [min(ask.n_max, self.params.n_max, self.window // 4) for ask in asks]
-        feeds = [self._catch_up(ask, limit) for ask, limit in zip(asks, limits, strict=True)]
-        alive = list(range(len(asks)))
-        if len(asks) == 1:
-            self._catch_up_slowly(asks[0].seq, feeds[0])
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        drafts = [Draft(source=self.name) for _ in requests]
+        limits = [min(request.n_max, self.params.n_max, self.window // 4) for request in requests]
+        feeds = [self._catch_up(request, limit) for request, limit in zip(requests, limits, strict=True)]
+        alive = list(range(len(requests)))
+        if len(requests) == 1:
+            self._catch_up_slowly(requests[0].seq, feeds[0])
         while alive:
             start = perf_counter()
             n_fed = sum(len(feeds[i]) for i in alive)
-            rows = self._feed([asks[i].seq for i in alive], [feeds[i] for i in alive])
-            alive = [i for i, row in zip(alive, rows, strict=True) if self._extend(asks[i], drafts[i], row, limits[i])]
+            rows = self._feed([requests[i].seq for i in alive], [feeds[i] for i in alive])
+            alive = [
+                i for i, row in zip(alive, rows, strict=True) if self._extend(requests[i], drafts[i], row, limits[i])
+            ]
             for i in alive:
                 feeds[i] = [drafts[i].tokens[-1]]
             self.costs.observe(n_fed, perf_counter() - start)
         return [draft if len(draft) >= self.params.n_min else Draft(source=self.name) for draft in drafts]
 
-    def _extend(self, ask: Ask, draft: Draft, row: Floats, limit: int) -> bool:
+    def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> bool:
         """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
-        position = len(ask.tokens) + len(ask.ahead) + len(draft)
-        token, confidence = guess(row, ask.noise, position, self.sharpness)
-        if confidence < self._least(ask) or limit <= 0:
+        position = len(request.tokens) + len(request.ahead) + len(draft)
+        token, confidence = guess(row, request.noise, position, self.sharpness)
+        if confidence < self._least(request) or limit <= 0:
             return False
         draft.tokens.append(token)
         draft.confidence.append(confidence)
         if len(draft) >= limit or token in self._eog:
             return False
-        return ask.should_continue is None or ask.should_continue(draft)
+        return request.should_continue is None or request.should_continue(draft)
 
-    def _least(self, ask: Ask) -> float:
+    def _least(self, request: DraftRequest) -> float:
         """Confidence below which a token is dropped: as the request or the user says, else ours without a planner."""
-        if ask.p_min is not None:
-            return ask.p_min
+        if request.p_min is not None:
+            return request.p_min
         if self.params.p_min is not None:
             return self.params.p_min
-        return P_MIN if ask.should_continue is None else 0.0
+        return P_MIN if request.should_continue is None else 0.0
 
     # -- the window
 
-    def _catch_up(self, ask: Ask, n_ahead: int) -> list[int]:
+    def _catch_up(self, request: DraftRequest, n_ahead: int) -> list[int]:
         """Bring the cache in line with the text; returns the tokens it has not seen, at least one."""
-        view = self._views[ask.seq]
-        text = [*ask.tokens, *ask.ahead] if ask.ahead else ask.tokens
-        self._align(ask.seq, view, text, len(text) - 1)
-        view.n_sure = min(view.n_sure, len(ask.tokens) - view.skipped)
+        view = self._views[request.seq]
+        text = [*request.tokens, *request.ahead] if request.ahead else request.tokens
+        self._align(request.seq, view, text, len(text) - 1)
+        view.n_sure = min(view.n_sure, len(request.tokens) - view.skipped)
         n_new = len(text) - view.skipped - len(view.cached)
-        if n_new > self.window or n_new > self._n_worth(ask.n_left):
-            self._refill(ask.seq, view, len(text), self._n_worth(ask.n_left))
+        if n_new > self.window or n_new > self._n_worth(request.n_left):
+            self._refill(request.seq, view, len(text), self._n_worth(request.n_left))
         elif len(text) - view.skipped + n_ahead > self.window:
-            self._slide(ask.seq, view, len(text), n_ahead)
+            self._slide(request.seq, view, len(text), n_ahead)
         return view.missing(text)
 
     def _align(self, seq: int, view: View, text: Sequence[int], n_max: int) -> None:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Constraint, Draft, Drafter, DraftRequest
 
 
-class GrammarDrafter:
+class GrammarDrafter(Drafter):
     """Drafts what the grammar forces; says nothing for requests without one."""
 
     name = "grammar"
 
+    def can_help(self, grammar: Constraint | None) -> bool:
+        return grammar is not None
+
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """Nothing to remember."""
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        if ask.grammar is None or ask.ahead:
+    def _draft(self, request: DraftRequest) -> Draft:
+        if request.grammar is None or request.ahead:
             return Draft(source=self.name)
-        tokens = ask.grammar.forced()[: ask.n_max]
+        tokens = request.grammar.forced()[: request.n_max]
         return Draft(tokens, self.name, [1.0] * len(tokens))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from paceline.config import NgramCacheParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_counts import N_LONGEST, Followers, Ngram, NgramCounts, read_counts, write_counts
 from paceline.drafters.ngram_index import NgramIndex, catch_up_all, prefix_hashes, span
@@ -76,7 +76,7 @@ class ContextCounts:
         return Followers.of([tokens[place + n] for place in places if place + n < len(tokens)])
 
 
-class NgramCache:
+class NgramCache(Drafter):
     name = "ngram-cache"
 
     def __init__(self, params: NgramCacheParams) -> None:
@@ -88,19 +88,19 @@ class NgramCache:
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._contexts[seq] = ContextCounts(tokens)
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        if ask.seq not in self._contexts:
-            self.begin(ask.seq, ask.tokens)
-        context = self._contexts[ask.seq]
-        context.catch_up(ask.tokens)
-        length = len(ask.tokens) + len(ask.ahead)
-        window = tuple(span(ask.tokens, ask.ahead, max(length - N_LONGEST, 0), length))
+    def _draft(self, request: DraftRequest) -> Draft:
+        if request.seq not in self._contexts:
+            self.begin(request.seq, request.tokens)
+        context = self._contexts[request.seq]
+        context.catch_up(request.tokens)
+        length = len(request.tokens) + len(request.ahead)
+        window = tuple(span(request.tokens, request.ahead, max(length - N_LONGEST, 0), length))
         draft = Draft(source=self.name)
-        while len(draft) < min(self._params.n_max, ask.n_max):
-            guess = self._guess(window, context, ask.tokens)
+        while len(draft) < min(self._params.n_max, request.n_max):
+            guess = self._guess(window, context, request.tokens)
             if guess is None:
                 break
             token, confidence = guess

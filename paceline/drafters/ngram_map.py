@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from paceline.config import NgramParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_index import NgramIndex, match_length, span
 
@@ -38,7 +38,7 @@ class Memory:
         self.last_key: Key | None = None
 
 
-class NgramMapK:
+class NgramMapK(Drafter):
     name = "ngram-map-k"
     n_places = 1
 
@@ -49,27 +49,29 @@ class NgramMapK:
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._memories[seq] = Memory(NgramIndex(self._params.size_n, tokens))
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        if ask.seq not in self._memories:
-            self.begin(ask.seq, ask.tokens)
-        memory, n = self._memories[ask.seq], self._params.size_n
-        places = list(islice(memory.index.places(ask.tokens, ask.ahead), max(self.n_places, self._params.min_hits)))
+    def _draft(self, request: DraftRequest) -> Draft:
+        if request.seq not in self._memories:
+            self.begin(request.seq, request.tokens)
+        memory, n = self._memories[request.seq], self._params.size_n
+        places = list(
+            islice(memory.index.places(request.tokens, request.ahead), max(self.n_places, self._params.min_hits))
+        )
         if len(places) < self._params.min_hits:
             return Draft(source=self.name)
-        tokens, shares = self._follow(ask, places[: self.n_places])
-        memory.last_key = (memory.index.suffix_hash(ask.tokens, ask.ahead), self._value_of(tokens))
-        n_draft = min(memory.limits.get(memory.last_key, self._params.size_m), max(ask.n_max, 0), len(tokens))
-        length = match_length(ask.tokens, ask.ahead, places[0], n, LONGEST_MATCH)
+        tokens, shares = self._follow(request, places[: self.n_places])
+        memory.last_key = (memory.index.suffix_hash(request.tokens, request.ahead), self._value_of(tokens))
+        n_draft = min(memory.limits.get(memory.last_key, self._params.size_m), max(request.n_max, 0), len(tokens))
+        length = match_length(request.tokens, request.ahead, places[0], n, LONGEST_MATCH)
         chances = USUAL.growing(length, n_draft)
         return Draft(tokens[:n_draft], self.name, [c * s for c, s in zip(chances, shares, strict=False)])
 
-    def _follow(self, ask: Ask, places: list[int]) -> tuple[list[int], list[float]]:
+    def _follow(self, request: DraftRequest, places: list[int]) -> tuple[list[int], list[float]]:
         """The tokens to propose and how undisputed each is."""
         start = places[0] + self._params.size_n
-        tokens = span(ask.tokens, ask.ahead, start, start + self._params.size_m)
+        tokens = span(request.tokens, request.ahead, start, start + self._params.size_m)
         return tokens, [1.0] * len(tokens)
 
     def _value_of(self, tokens: list[int]) -> int:
@@ -95,10 +97,10 @@ class NgramMapK4V(NgramMapK):
     name = "ngram-map-k4v"
     n_places = 64
 
-    def _follow(self, ask: Ask, places: list[int]) -> tuple[list[int], list[float]]:
+    def _follow(self, request: DraftRequest, places: list[int]) -> tuple[list[int], list[float]]:
         n, m = self._params.size_n, self._params.size_m
-        full = [place + n for place in places if place + n + m <= len(ask.tokens)]
-        values = Counter(tuple(ask.tokens[start : start + m]) for start in full)
+        full = [place + n for place in places if place + n + m <= len(request.tokens)]
+        values = Counter(tuple(request.tokens[start : start + m]) for start in full)
         # A Counter keeps first-seen order, which is newest first here; max() takes the first of equals.
         kept = dict(list(values.items())[:N_VALUES])
         if not kept:

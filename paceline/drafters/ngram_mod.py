@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.config import NgramModParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_index import BASE, MASK, hash_of, prefix_hashes, span
 
@@ -93,7 +93,7 @@ class Progress:
     rest_until: int = 0
 
 
-class NgramMod:
+class NgramMod(Drafter):
     name = "ngram-mod"
 
     def __init__(self, params: NgramModParams) -> None:
@@ -111,18 +111,18 @@ class NgramMod:
         progress.n_learned = progress.n_tokens = len(tokens)
         return progress
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        progress, n = self._catch_up(ask.seq, ask.tokens), self._params.n_match
-        length = len(ask.tokens) + len(ask.ahead)
+    def _draft(self, request: DraftRequest) -> Draft:
+        progress, n = self._catch_up(request.seq, request.tokens), self._params.n_match
+        length = len(request.tokens) + len(request.ahead)
         if length < n or progress.n_tokens < progress.rest_until:
             return Draft(source=self.name)
-        tokens = self._pool.follow(span(ask.tokens, ask.ahead, length - n, length), self._params.n_max)
+        tokens = self._pool.follow(span(request.tokens, request.ahead, length - n, length), self._params.n_max)
         if len(tokens) < self._params.n_min:
             return Draft(source=self.name)
-        del tokens[max(ask.n_max, 0) :]
+        del tokens[max(request.n_max, 0) :]
         return Draft(tokens, self.name, USUAL.growing(n, len(tokens)))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from itertools import islice
 
 from paceline.config import NgramParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_index import NgramIndex, match_length, span
 
 LONGEST_MATCH = 32
 
 
-class NgramSimple:
+class NgramSimple(Drafter):
     name = "ngram-simple"
 
     def __init__(self, params: NgramParams) -> None:
@@ -29,23 +29,23 @@ class NgramSimple:
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._indexes[seq] = NgramIndex(self._params.size_n, tokens)
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
+    def _draft(self, request: DraftRequest) -> Draft:
         n, m = self._params.size_n, self._params.size_m
-        if ask.seq not in self._indexes:
-            self.begin(ask.seq, ask.tokens)
-        places = self._indexes[ask.seq].places(ask.tokens, ask.ahead)
+        if request.seq not in self._indexes:
+            self.begin(request.seq, request.tokens)
+        places = self._indexes[request.seq].places(request.tokens, request.ahead)
         newest = list(islice(places, self._params.min_hits))
         if len(newest) < self._params.min_hits:
             return Draft(source=self.name)
         start = newest[0] + n
-        tokens = span(ask.tokens, ask.ahead, start, start + m)
+        tokens = span(request.tokens, request.ahead, start, start + m)
         if len(tokens) < min(n, m):
             return Draft(source=self.name)
-        length = match_length(ask.tokens, ask.ahead, newest[0], n, LONGEST_MATCH)
-        del tokens[max(ask.n_max, 0) :]
+        length = match_length(request.tokens, request.ahead, newest[0], n, LONGEST_MATCH)
+        del tokens[max(request.n_max, 0) :]
         return Draft(tokens, self.name, USUAL.growing(length, len(tokens)))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

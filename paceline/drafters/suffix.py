@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.config import SuffixParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import ELSEWHERE, IN_PROMPT, USUAL, Chances, seconded
 from paceline.drafters.ngram_index import (
     NgramIndex,
@@ -167,7 +167,7 @@ class Outputs:
         return sum(len(half.tokens) for half in self._halves)
 
 
-class Suffix:
+class Suffix(Drafter):
     name = "suffix"
 
     def __init__(self, params: SuffixParams) -> None:
@@ -178,27 +178,27 @@ class Suffix:
         self._outputs = Outputs(params.n_shared)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
-        """Indexed when somebody asks: on a GPU that takes as long as a step, and often nobody does."""
+        """Indexed when somebody requests: on a GPU that takes as long as a step, and often nobody does."""
         self._n_prompt[seq] = len(tokens)
 
-    def draft(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._draft(ask) for ask in asks]
+    def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, ask: Ask) -> Draft:
-        n_prompt = self._n_prompt.setdefault(ask.seq, len(ask.tokens))
-        text = self._text(ask)
+    def _draft(self, request: DraftRequest) -> Draft:
+        n_prompt = self._n_prompt.setdefault(request.seq, len(request.tokens))
+        text = self._text(request)
         self._learn_ended()
-        tail = Tail(ask.tokens, ask.ahead, None if ask.ahead else text.hashes)
-        own = text.find(ask.tokens, tail, tail.n_before)
+        tail = Tail(request.tokens, request.ahead, None if request.ahead else text.hashes)
+        own = text.find(request.tokens, tail, tail.n_before)
         if own.ends and own.ends[0] < n_prompt:
             own.chances = IN_PROMPT
-        return self._follow(ask, max([own, *self._outputs.find(tail)], key=lambda match: match.length))
+        return self._follow(request, max([own, *self._outputs.find(tail)], key=lambda match: match.length))
 
-    def _text(self, ask: Ask) -> Text:
-        text = self._texts.get(ask.seq)
+    def _text(self, request: DraftRequest) -> Text:
+        text = self._texts.get(request.seq)
         if text is None:
-            text = self._texts[ask.seq] = Text(OWN_SIZES, ask.tokens)
-        text.catch_up(ask.tokens)
+            text = self._texts[request.seq] = Text(OWN_SIZES, request.tokens)
+        text.catch_up(request.tokens)
         return text
 
     def _learn_ended(self) -> None:
@@ -206,12 +206,12 @@ class Suffix:
             self._outputs.learn(tokens, n_prompt)
         self._ended.clear()
 
-    def _follow(self, ask: Ask, match: Match) -> Draft:
+    def _follow(self, request: DraftRequest, match: Match) -> Draft:
         """The places vote on one token after the other; the last one left is followed without asking."""
         draft = Draft(source=self.name)
-        n_max = min(self._params.n_max, ask.n_max)
+        n_max = min(self._params.n_max, request.n_max)
         source, voters, chance = match.source, match.ends, 1.0
-        grown = [*ask.ahead]
+        grown = [*request.ahead]
         while len(voters) > 1 and len(draft) < n_max:
             seen = [token_at(source, grown, end) for end in voters]
             token, n_votes = elect(seen)

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from paceline.config import SamplingParams
-from paceline.drafters.base import NO_LIMIT, Ask, Costs, Draft, Drafter, Noise
-from paceline.drafters.grammar import GrammarDrafter
+from paceline.drafters.base import NO_LIMIT, Costs, Draft, Drafter, DraftRequest, Noise
 from paceline.drafters.proposal import Proposal
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.llama.lib import Floats
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 
 log = logging.getLogger("paceline")
@@ -28,18 +28,18 @@ class Drafting:
         """`eog` are the tokens that end a text: drafts are cut after them."""
         self._eog = eog
         self.drafters = {drafter.name: drafter for drafter in drafters}
-        self._costs: dict[str, Costs | None] = {drafter.name: getattr(drafter, "costs", None) for drafter in drafters}
+        self._costs: dict[str, Costs | None] = {drafter.name: drafter.costs for drafter in drafters}
+        self._readers = [drafter.name for drafter in drafters if drafter.reads_target]
         self._slots: dict[int, Slot] = {}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
 
     def begin(self, slot: Slot) -> None:
-        types = slot.wishes.types
-        wanted = [name for name in self.drafters if types is None or name in types]
-        if slot.request and slot.request.grammar is None:
-            wanted = [name for name in wanted if name != GrammarDrafter.name]
+        types = slot.speculative.types
+        grammar = slot.active.grammar if slot.active else None
+        wanted = [name for name, d in self.drafters.items() if (types is None or name in types) and d.can_help(grammar)]
         slot.stats = {name: DrafterStats(name) for name in wanted}
-        self.policy.begin(slot.seq, sampled=slot.request is not None and slot.request.sampling.temperature > 0)
+        self.policy.begin(slot.seq, sampled=slot.request.sampling.temperature > 0)
         for name in wanted:
             with self._guard(name), self._timed(name, slot, "begin_ms"):
                 self.drafters[name].begin(slot.seq, slot.tokens)
@@ -60,9 +60,9 @@ class Drafting:
     def _budget(slot: Slot, room: int) -> DraftBudget:
         slot.draft = Proposal()
         slot.candidates.clear()
-        wishes = slot.wishes
-        limit = room if wishes.n_max is None else min(room, wishes.n_max)
-        return DraftBudget(slot, limit if slot.stats else 0, slot.stats, len(slot.tokens), wishes.n_min or 0)
+        speculative = slot.speculative
+        limit = room if speculative.n_max is None else min(room, speculative.n_max)
+        return DraftBudget(slot, limit if slot.stats else 0, slot.stats, len(slot.tokens), speculative.n_min or 0)
 
     # -- what policies ask for
 
@@ -86,9 +86,10 @@ class Drafting:
         """One drafter's drafts for these slots, each going on after what the slot's proposal has already."""
         start = perf_counter()
         slots = [self._slots[each.seq] for each in drafted]
-        asks = [ask_for(slot, limit, rule) for slot, limit, rule in zip(slots, limits, rules, strict=True)]
+        requests = [draft_request(slot, limit, rule) for slot, limit, rule in zip(slots, limits, rules, strict=True)]
         try:
-            drafts = [self._cut(d, ask) for d, ask in zip(self.drafters[name].draft(asks), asks, strict=True)]
+            found = self.drafters[name].draft(requests)
+            drafts = [self._cut(draft, request) for draft, request in zip(found, requests, strict=True)]
         except Exception:
             self._switch_off(name)
             drafts = [Draft(source=name) for _ in slots]
@@ -100,13 +101,20 @@ class Drafting:
         self.stats[name].asked(len(slots), ms)
         return drafts
 
-    def _cut(self, draft: Draft, ask: Ask) -> Draft:
+    def _cut(self, draft: Draft, request: DraftRequest) -> Draft:
         """Nothing comes after the end of a text, and nothing that the grammar forbids."""
         if not self._eog.isdisjoint(draft.tokens):
             draft = draft.cut(next(i for i, token in enumerate(draft.tokens, start=1) if token in self._eog))
-        return allowed(draft, ask)
+        return allowed(draft, request)
 
     # -- what became of it
+
+    def observe(self, slot: Slot, tokens: Sequence[int], rows: Floats) -> None:
+        """For drafters that read the target."""
+        for name in self._readers:
+            if name in self.drafters and name in slot.stats:
+                with self._guard(name):
+                    self.drafters[name].observe(slot.seq, tokens, rows)
 
     def settled(self, slot: Slot, n_accepted: int, emitted: Sequence[int]) -> None:
         """The slot's proposal was checked and the text went on with these tokens."""
@@ -150,19 +158,27 @@ class Drafting:
             setattr(stats, field, getattr(stats, field) + ms)
 
 
-def ask_for(slot: Slot, n_max: int, rule: ShouldContinue | None) -> Ask:
+def draft_request(slot: Slot, n_max: int, rule: ShouldContinue | None) -> DraftRequest:
+    assert slot.active and slot.sampler
     request = slot.request
-    assert request and slot.sampler
-    noise = noise_of(request.sampling, slot.sampler.seed)
-    n_left = NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated
-    return Ask(slot.seq, slot.tokens, n_max, slot.wishes.p_min, noise, slot.draft.tokens, request.grammar, rule, n_left)
+    return DraftRequest(
+        slot.seq,
+        slot.tokens,
+        n_max,
+        slot.speculative.p_min,
+        noise_of(request.sampling, slot.sampler.seed),
+        slot.draft.tokens,
+        slot.active.grammar,
+        rule,
+        NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated,
+    )
 
 
-def allowed(draft: Draft, ask: Ask) -> Draft:
+def allowed(draft: Draft, request: DraftRequest) -> Draft:
     """Cut at the first token that the grammar forbids."""
-    if ask.grammar is None or not draft.tokens:
+    if request.grammar is None or not draft.tokens:
         return draft
-    n = ask.grammar.n_valid([*ask.ahead, *draft.tokens]) - len(ask.ahead)
+    n = request.grammar.n_valid([*request.ahead, *draft.tokens]) - len(request.ahead)
     return draft if n >= len(draft) else draft.cut(max(0, n))
 
 

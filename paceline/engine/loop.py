@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from paceline.engine.engine import Engine
-from paceline.engine.request import Failed, Request, Timings
+from paceline.engine.active import ActiveRequest
+from paceline.engine.core import Core
+from paceline.engine.request import failed
 from paceline.engine.warmup import IdleMeasuring
 from paceline.engine.worker import WORKER
 from paceline.errors import EngineClosed, PacelineError
@@ -19,23 +20,26 @@ Result = TypeVar("Result")
 
 
 class EngineLoop:
-    """Everything that touches the engine happens on the worker's thread; `submit` and `close` may come from any."""
+    """Everything that touches the core happens on the worker's thread; `submit` and `close` may come from any.
 
-    def __init__(self, engine: Engine, idle: IdleMeasuring | None = None) -> None:
-        self.engine = engine
+    `after_step` is called there when a step's events are out.
+    """
+
+    def __init__(
+        self, core: Core, idle: IdleMeasuring | None = None, after_step: Callable[[], None] | None = None
+    ) -> None:
+        self.core = core
         self._idle = idle
-        self._arriving: deque[Request] = deque()
+        self._after_step = after_step or (lambda: None)
+        self._arriving: deque[ActiveRequest] = deque()
         self._lock = threading.Lock()
         self._closed = False
         WORKER.join(self._turn)
 
-    def submit(self, request: Request) -> None:
-        """Raises at once what can be told at once; the rest arrives as events."""
-        self.engine.check(request)
+    def submit(self, active: ActiveRequest) -> None:
         with self._lock:
             self._check_open()
-            self.engine.check_room(len(self._arriving))
-            self._arriving.append(request)
+            self._arriving.append(active)
         WORKER.wake()
 
     def call(self, work: Callable[[], Result]) -> Result:
@@ -62,27 +66,30 @@ class EngineLoop:
     def _end(self) -> None:
         WORKER.leave(self._turn)
         self._take_over()
-        self.engine.fail_all(EngineClosed("the engine was closed"))
-        self.engine.close()
+        self.core.fail_all(EngineClosed("the engine was closed"))
+        self._after_step()
+        self.core.close()
 
     def _turn(self) -> bool:
         """Take over arrived requests and compute one step, if there is one to compute; says whether there is more."""
         if self._closed:
             return False
         self._take_over()
-        if not self.engine.busy:
+        if not self.core.busy:
+            self._after_step()
             return self._measure()
         try:
-            self.engine.step()
+            self.core.step()
         except Exception as error:
             log.exception("a step failed; its requests are given up")
-            self.engine.fail_all(error)
-        return self.engine.busy or self._idle is not None
+            self.core.fail_all(error)
+        self._after_step()
+        return self.core.busy or self._idle is not None
 
     def _measure(self) -> bool:
         """A little, while nobody waits; trouble with it touches nobody."""
         try:
-            return self._idle is not None and self._idle.turn(self.engine.n_finished)
+            return self._idle is not None and self._idle.turn(self.core.n_finished)
         except Exception:
             log.exception("measuring failed; the costs stay as they are")
             self._idle = None
@@ -92,8 +99,8 @@ class EngineLoop:
         with self._lock:
             arrived = list(self._arriving)
             self._arriving.clear()
-        for request in arrived:
+        for active in arrived:
             try:
-                self.engine.submit(request)
+                self.core.submit(active)
             except PacelineError as error:
-                request.on_event(Failed(error, Timings()))
+                active.emit(failed(error))

@@ -71,7 +71,7 @@ class Memory:
         slot.n_computed = n
         slot.n_reusable = min(slot.n_reusable, n)
 
-    def missing(self, n_needed: int) -> int:
+    def make_room(self, n_needed: int) -> int:
         """How many cells too few there are for this many more tokens, after forgetting idle prefixes."""
         if not self.shared:
             return 0

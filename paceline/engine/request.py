@@ -1,19 +1,20 @@
-"""What goes into the engine and what comes out: requests, events, timings. Tokens only, never text."""
+"""What goes into the engine and what comes out: requests, events, timings. Data only: all of it can cross to another
+process. Tokens, never text, but for what a text is ended and bound by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from paceline.config import SamplingParams, SpeculativeParams
-from paceline.engine.constrained import Grammar
 from paceline.engine.stats import DrafterStats
+from paceline.errors import ConfigError, ContextFull, PromptError
 
-StopCheck = Callable[[int], bool]
 
-
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True, array_like=True):
     """One emitted token. `source` names the drafter that guessed it, None when the target wrote it itself."""
 
     id: int
@@ -22,8 +23,7 @@ class Token:
     top_logprobs: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(msgspec.Struct, frozen=True, array_like=True):
     """How one request went. Times in milliseconds; names follow llama-server's `timings`."""
 
     cache_n: int = 0
@@ -54,51 +54,132 @@ class Timings:
         return self.predicted_n / self.n_steps if self.n_steps else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """One step's tokens of one request."""
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """The request has a slot."""
+
+    slot: int
+
+
+class Emitted(msgspec.Struct, frozen=True, array_like=True, tag="emitted"):
+    """One step's tokens of one request, and how it has gone so far."""
 
     tokens: tuple[Token, ...]
+    timings: Timings = Timings()
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """The last event: reason is "stop", "length" or "cancelled"."""
 
     reason: str
+    timings: Timings = Timings()
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """The last event of a request that could not be served: `kind` is the error's name, see `errors.named`."""
+
+    kind: str
+    message: str
+    timings: Timings = Timings()
+
+
+Event = Started | Emitted | Finished | Failed
+
+
+def failed(error: Exception, timings: Timings | None = None) -> Failed:
+    return Failed(type(error).__name__, str(error), timings or Timings())
+
+
+class Tokens(msgspec.Struct, frozen=True, tag="tokens"):
+    """A part of a prompt."""
+
+    ids: list[int]
+
+
+class GrammarSource(msgspec.Struct, frozen=True):
+    """A grammar as it was written: `kind` is "gbnf", "json_schema", "lark" or "regex"."""
+
+    kind: str
+    source: str
+
+    @classmethod
+    def gbnf(cls, text: str) -> GrammarSource:
+        """llama.cpp's notation; a text that starts with %llguidance is Lark."""
+        return cls("gbnf", text)
+
+    @classmethod
+    def json_schema(cls, schema: str | bool | Mapping[str, Any]) -> GrammarSource:
+        """JSON that fits the schema, given as such or as its text."""
+        if isinstance(schema, str):
+            return cls("json_schema", schema)
+        try:
+            return cls("json_schema", json.dumps(schema, ensure_ascii=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"the JSON schema cannot be read: {error}") from None
+
+    @classmethod
+    def regex(cls, pattern: str) -> GrammarSource:
+        """The whole text matches the pattern (Rust's regular expressions, no look-around)."""
+        return cls("regex", pattern)
+
+    @classmethod
+    def lark(cls, text: str) -> GrammarSource:
+        """llguidance's own notation."""
+        return cls("lark", text)
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """What of a request is written already, by an engine that is no more: it is neither sampled nor emitted again."""
+
+    tokens: list[int]
     timings: Timings
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The last event of a request that could not be served."""
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt to continue.
 
-    error: Exception
-    timings: Timings
-
-
-Event = Emitted | Finished | Failed
-
-
-@dataclass(slots=True, kw_only=True)
-class Request:
-    """One prompt to continue. `on_event` is called on the engine's thread and must not block.
-
-    `stop` sees each emitted token once, in order, and answers whether to end after it.
+    `submitted` is its time on the clock of this machine (`perf_counter`), the same in all its processes. Requests of
+    one `group` end with the first of them that is done.
     """
 
-    prompt: list[int]
-    on_event: Callable[[Event], None]
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
+    id: int
+    prompt: tuple[Tokens, ...]
+    sampling: SamplingParams = SamplingParams()
+    speculative: SpeculativeParams = SpeculativeParams()
     max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
-    stop: StopCheck | None = None
-    grammar: Grammar | None = None
+    grammar: GrammarSource | None = None
+    adapter: str | None = None
     cache_prompt: bool = True
     slot: int | None = None
-    cancelled: bool = False
+    group: int | None = None
+    submitted: float = 0.0
+    resume: Resume | None = None
 
-    def cancel(self) -> None:
-        """Safe from any thread: takes effect when the current step ends."""
-        self.cancelled = True
+    @property
+    def tokens(self) -> list[int]:
+        """The whole prompt."""
+        return self.prompt[0].ids if len(self.prompt) == 1 else [token for part in self.prompt for token in part.ids]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a request has to fit into."""
+
+    n_room: int
+    n_vocab: int
+    n_slots: int
+
+    def check(self, request: Request) -> None:
+        """Refuse at once what could never be served."""
+        tokens = request.tokens
+        n, n_room = len(tokens), self.n_room
+        if not n:
+            raise PromptError("the prompt is empty: give at least one token")
+        if n >= n_room:
+            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_room} including the answer; raise -c")
+        if min(tokens) < 0 or max(tokens) >= self.n_vocab:
+            raise PromptError(f"the prompt has token ids outside the vocabulary of {self.n_vocab}")
+        if request.slot is not None and not 0 <= request.slot < self.n_slots:
+            raise ConfigError(f"there is no slot {request.slot}; slots are 0 to {self.n_slots - 1}")
+        if request.max_tokens is not None and request.max_tokens < 0:
+            raise ConfigError(f"max_tokens must be 0 or more, got {request.max_tokens}")

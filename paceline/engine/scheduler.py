@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from paceline.engine.active import ActiveRequest
 from paceline.engine.exactness import Layout
-from paceline.engine.request import Request
 from paceline.engine.slot import Slot
-from paceline.errors import QueueFull
 
 STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes without
 LEAST_CHUNK = 4.0
@@ -30,28 +29,23 @@ class Work:
 class Queue:
     """Requests that wait for a slot, first come first served."""
 
-    def __init__(self, n_max: int) -> None:
-        self.n_max = n_max
-        self._waiting: deque[tuple[Request, float]] = deque()
+    def __init__(self) -> None:
+        self._waiting: deque[ActiveRequest] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def check_room(self, n_ahead: int) -> None:
-        """Refuse one more request when so many besides those here are going to wait before it."""
-        if n_ahead + len(self._waiting) >= self.n_max:
-            raise QueueFull(f"{self.n_max} requests are waiting already; try again later")
+    def push(self, active: ActiveRequest) -> None:
+        self._waiting.append(active)
 
-    def push(self, request: Request, now: float) -> None:
-        self._waiting.append((request, now))
-
-    def offer(self, place: Callable[[Request, float], bool]) -> None:
+    def offer(self, place: Callable[[ActiveRequest], bool]) -> None:
         """Offer everyone a place, in order; who finds none waits on."""
-        self._waiting = deque(entry for entry in self._waiting if not place(*entry))
+        if self._waiting:
+            self._waiting = deque(active for active in self._waiting if not place(active))
 
-    def drain(self) -> list[Request]:
+    def drain(self) -> list[ActiveRequest]:
         """Everyone; nobody waits any more."""
-        gone, self._waiting = [request for request, _ in self._waiting], deque()
+        gone, self._waiting = list(self._waiting), deque()
         return gone
 
 

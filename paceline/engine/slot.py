@@ -8,6 +8,7 @@ from time import perf_counter
 from paceline.config import SpeculativeParams
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
+from paceline.engine.active import ActiveRequest
 from paceline.engine.request import Request, Timings
 from paceline.engine.stats import DrafterStats
 from paceline.llama.sampler import Sampler
@@ -22,24 +23,33 @@ class Clock:
     first_token: float = 0.0
     last_token: float = 0.0
 
+    @classmethod
+    def resumed(cls, submitted: float, timings: Timings) -> Clock:
+        """Of a request that an earlier engine began."""
+        admitted = submitted + timings.queue_ms / 1e3
+        first = admitted + timings.prompt_ms / 1e3
+        return cls(submitted, admitted, first, first + timings.predicted_ms / 1e3)
+
 
 @dataclass(slots=True)
 class Slot:
     """tokens = prompt + generated; tokens[:n_computed] are in the target's memory.
 
     `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border. `candidates` are
-    all drafts made for the next step, whether they are checked or not.
+    all drafts made for the next step, whether they are checked or not. `known` are tokens that an earlier engine has
+    written and this one has still to compute.
     """
 
     seq: int
     tokens: list[int] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)
     n_computed: int = 0
     n_reusable: int = 0
     n_prompt: int = 0
     n_cached: int = 0
     n_steps: int = 0
     last_used: int = 0
-    request: Request | None = None
+    active: ActiveRequest | None = None
     sampler: Sampler | None = None
     draft: Proposal = field(default_factory=Proposal)
     candidates: list[Draft] = field(default_factory=list)
@@ -47,19 +57,23 @@ class Slot:
     stats: dict[str, DrafterStats] = field(default_factory=dict)
 
     @property
-    def wishes(self) -> SpeculativeParams:
+    def request(self) -> Request:
+        assert self.active
+        return self.active.request
+
+    @property
+    def speculative(self) -> SpeculativeParams:
         """What the request wants of speculation."""
-        assert self.request
         return self.request.speculative
 
     @property
     def busy(self) -> bool:
-        return self.request is not None
+        return self.active is not None
 
     @property
     def generating(self) -> bool:
         """All but the last token is computed: the next one can be drafted and sampled."""
-        return self.request is not None and self.n_computed == len(self.tokens) - 1 and self.n_generated > 0
+        return self.active is not None and self.n_computed == len(self.tokens) - 1 and self.n_generated > 0
 
     @property
     def n_generated(self) -> int:
@@ -70,16 +84,16 @@ class Slot:
         now = perf_counter()
         admitted = clock.admitted or now
         first = clock.first_token or now
-        drafters = tuple(self.stats.values())
+        drafters = tuple([stats.copy() for stats in self.stats.values()])
         return Timings(
-            cache_n=self.n_cached,
-            prompt_n=self.n_prompt - self.n_cached,
-            prompt_ms=1e3 * (first - admitted),
-            predicted_n=self.n_generated,
-            predicted_ms=1e3 * max(0.0, clock.last_token - first),
-            draft_n=sum(d.n_tokens for d in drafters),
-            draft_n_accepted=sum(d.n_accepted_tokens for d in drafters),
-            n_steps=self.n_steps,
-            queue_ms=1e3 * (admitted - clock.submitted),
-            drafters=drafters,
+            self.n_cached,
+            self.n_prompt - self.n_cached,
+            1e3 * (first - admitted),
+            self.n_generated,
+            1e3 * max(0.0, clock.last_token - first),
+            sum([d.n_tokens for d in drafters]),
+            sum([d.n_accepted_tokens for d in drafters]),
+            self.n_steps,
+            1e3 * (admitted - clock.submitted),
+            drafters,
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import msgspec
 
 N_POSITIONS = 64
 
 
-@dataclass(slots=True)
-class DrafterStats:
-    """One drafter's record: of one request, or of the engine since its start."""
+class DrafterStats(msgspec.Struct, array_like=True):
+    """One drafter's record: of one request, or of the engine since its start. `drafted_at` and `accepted_at` count by
+    position in the draft, as far as drafts went."""
 
     name: str
     n_calls: int = 0
@@ -20,8 +22,8 @@ class DrafterStats:
     begin_ms: float = 0.0
     draft_ms: float = 0.0
     accept_ms: float = 0.0
-    drafted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
-    accepted_at: list[int] = field(default_factory=lambda: [0] * N_POSITIONS)
+    drafted_at: list[int] = []
+    accepted_at: list[int] = []
 
     def asked(self, n_times: int, ms: float) -> None:
         """It was asked for drafts, and this is how long they took."""
@@ -34,10 +36,25 @@ class DrafterStats:
         self.n_accepted_drafts += n_accepted > 0
         self.n_tokens += n_drafted
         self.n_accepted_tokens += n_accepted
-        for position in range(min(n_drafted, N_POSITIONS)):
+        n_positions = min(n_drafted, N_POSITIONS)
+        for counts in (self.drafted_at, self.accepted_at):
+            counts += [0] * (n_positions - len(counts))
+        for position in range(n_positions):
             self.drafted_at[position] += 1
         for position in range(min(n_accepted, N_POSITIONS)):
             self.accepted_at[position] += 1
+
+    def copy(self) -> DrafterStats:
+        """As it stands now."""
+        return msgspec.structs.replace(self, drafted_at=self.drafted_at.copy(), accepted_at=self.accepted_at.copy())
+
+    def __add__(self, other: DrafterStats) -> DrafterStats:
+        """Both together, under this one's name."""
+        names = (name for name in self.__struct_fields__ if name not in ("name", "drafted_at", "accepted_at"))
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        drafted_at = [a + b for a, b in zip_longest(self.drafted_at, other.drafted_at, fillvalue=0)]
+        accepted_at = [a + b for a, b in zip_longest(self.accepted_at, other.accepted_at, fillvalue=0)]
+        return DrafterStats(self.name, **sums, drafted_at=drafted_at, accepted_at=accepted_at)
 
     def acceptance_by_position(self) -> list[float]:
         """Share of drafts that were right at position 0, 1, ...; as long as the longest draft seen."""

@@ -97,6 +97,14 @@ class Sampler:
         self.accept((token,))
         return token
 
+    def force(self, row: Floats, position: int, token: int, mask: Mask | None = None) -> None:
+        """This token came at `position`, whatever would have been drawn. Some filters learn from every draw."""
+        if self.greedy:
+            return
+        if self.params.mirostat or self.params.xtc_probability > 0:
+            self._draw(row if mask is None else np.where(mask, row, np.float32(-np.inf)), position)
+        self.accept((token,))
+
     def _largest(self, row: Floats) -> int:
         token = int(row.argmax())
         if token not in self.biases:

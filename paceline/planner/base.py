@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
@@ -79,3 +79,10 @@ class Policy(Protocol):
 
     def end(self, seq: int) -> None:
         """The request is over."""
+
+    @property
+    def planned_seconds(self) -> tuple[float, float] | None:
+        """What all answers would have taken without speculation, and what they took, where somebody keeps account."""
+
+    def explain(self) -> dict[str, Any]:
+        """Why it does what it does, for people."""

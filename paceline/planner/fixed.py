@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from paceline.drafters.grammar import GrammarDrafter
-from paceline.planner.base import DraftBudget, Drafted, DrafterPool
+from paceline.planner.base import DraftBudget, Drafted, DrafterPool, Policy
 
 SHORT = 4  # a look-up draft of fewer tokens is worth continuing with a model
 
 
-class FixedPolicy:
+class FixedPolicy(Policy):
     """The first non-empty draft wins, in the registry's order. What a grammar forces is continued by anybody, a short
     look-up by a model."""
 
@@ -57,3 +58,10 @@ class FixedPolicy:
 
     def end(self, seq: int) -> None:
         """Nothing to forget."""
+
+    @property
+    def planned_seconds(self) -> tuple[float, float] | None:
+        return None
+
+    def explain(self) -> dict[str, Any]:
+        return {"policy": "fixed"}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 from paceline.planner.costs import CostCurve
 
@@ -265,6 +266,17 @@ class Planner:
     def speedup(self) -> float:
         """Time the same tokens would have taken without speculation, over the time they took."""
         return self.seconds_plain / self.seconds_actual if self.seconds_actual else 1.0
+
+    def explain(self) -> dict[str, Any]:
+        """The target's costs in milliseconds, for people."""
+        target = self.target
+        return {
+            "target_ms": {n: 1e3 * s for n, s in target.sizes.items()},
+            "change_ms": [1e3 * s for s in target.change],
+            "attention": target.drift.attention,
+            "predicted_ms": 1e3 * self.predicted,
+            "actual_ms": 1e3 * self.actual,
+        }
 
 
 def cumulated(p_accept: Sequence[float]) -> list[float]:

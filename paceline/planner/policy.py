@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.planner.acceptance import AcceptanceModel
-from paceline.planner.base import DraftBudget, Drafted, DrafterPool, ShouldContinue
+from paceline.planner.base import DraftBudget, Drafted, DrafterPool, Policy, ShouldContinue
 from paceline.planner.gains import Gains
 from paceline.planner.planner import Planner
 
@@ -43,7 +44,7 @@ def pays(choices: Mapping[int, Choice], budget: DraftBudget) -> bool:
     return choice is not None and choice.n > 0
 
 
-class AutoPolicy:
+class AutoPolicy(Policy):
     """Joins what drafters gain to what they cost; never sees token values."""
 
     def __init__(self, planner: Planner) -> None:
@@ -211,3 +212,17 @@ class AutoPolicy:
         self.gains.end(seq)
         self.acceptance.end(seq)
         self._have_read = {key for key in self._have_read if key[0] != seq}
+
+    @property
+    def planned_seconds(self) -> tuple[float, float] | None:
+        return self.planner.seconds_plain, self.planner.seconds_actual
+
+    def explain(self) -> dict[str, Any]:
+        """Cost curves in milliseconds, chances, who rests."""
+        return {
+            "policy": "auto",
+            **self.planner.explain(),
+            "p_accept": self.acceptance.means(),
+            "agreement": self.agreement,
+            "resting": sorted(name for name in self.resting if self.gains.n_asked[name]),
+        }

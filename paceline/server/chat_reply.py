@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.generation import Finish, Piece
-from paceline.llama.model import Vocab
 from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
-from paceline.server.service import Running
-from paceline.server.sse import DONE, event
-from paceline.server.steps import Step, steps
+from paceline.server.service import Choice
+from paceline.server.sse import DONE
+from paceline.server.stream import Step
 from paceline.text.reasoning import ReasoningParser, Split
 from paceline.text.tools import ToolCall, ToolParser
+from paceline.text.vocabulary import Vocabulary
 
 ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -71,21 +70,16 @@ class Reader:
         return content, tuple(item for item in found if isinstance(item, ToolCall))
 
 
-async def deltas(runnings: Sequence[Running], rules: Rules) -> AsyncGenerator[Delta, None]:
-    readers = [Reader(rules) for _ in runnings]
-    async with aclosing(steps(runnings)) as stream:
-        async for step in stream:
-            yield readers[step.index].read(step)
-
-
-class ChatStream:
+class ChatReply:
     """One request's answer as chunks."""
 
-    def __init__(self, model: str, vocab: Vocab, runnings: Sequence[Running], rules: Rules) -> None:
+    def __init__(self, model: str, vocab: Vocabulary, choices: Sequence[Choice], rules: Rules) -> None:
         self._vocab = vocab
-        self._runnings = runnings
+        self.choices = choices
         self._rules = rules
-        self._n_calls = [0] * len(runnings)
+        self._readers = [Reader(rules) for _ in choices]
+        self._begun: set[int] = set()
+        self._n_calls = [0] * len(choices)
         self._head = {
             "id": new_id("chatcmpl"),
             "object": "chat.completion.chunk",
@@ -94,30 +88,27 @@ class ChatStream:
             "system_fingerprint": BUILD,
         }
 
-    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Roles first, then what each step added, then how it ended."""
-        begun: set[int] = set()
-        async with aclosing(deltas(self._runnings, self._rules)) as stream:
-            async for delta in stream:
-                if delta.index not in begun:
-                    begun.add(delta.index)
-                    yield self._chunk(delta.index, {"role": "assistant", "content": None})
-                if delta.finish:
-                    if delta.content or delta.reasoning or delta.calls:
-                        yield self._added(delta)
-                    yield self._end(delta)
-                else:
-                    yield self._added(delta)
-        if self._rules.include_usage:
-            timings = timings_json(self._runnings[-1].timings())
-            yield {**self._head, "choices": [], "usage": self._usage(), "timings": timings}
+    def parts(self, step: Step) -> list[dict[str, Any]]:
+        """The role first, then what each step added, then how it ended."""
+        delta = self._readers[step.index].read(step)
+        parts = []
+        if delta.index not in self._begun:
+            self._begun.add(delta.index)
+            parts.append(self._chunk(delta.index, {"role": "assistant", "content": None}))
+        if not delta.finish or delta.content or delta.reasoning or delta.calls:
+            parts.append(self._added(delta))
+        if delta.finish:
+            parts.append(self._end(delta))
+        return [part for part in parts if worth_sending(part)]
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                if worth_sending(chunk):
-                    yield event(chunk)
-        yield DONE
+    def last_parts(self) -> list[dict[str, Any]]:
+        if not self._rules.include_usage:
+            return []
+        timings = timings_json(self.choices[-1].generation.timings)
+        return [{**self._head, "choices": [], "usage": self._usage(), "timings": timings}]
+
+    def last_line(self) -> bytes:
+        return DONE
 
     def _added(self, delta: Delta) -> dict[str, Any]:
         message: dict[str, Any] = {}
@@ -130,9 +121,9 @@ class ChatStream:
         chunk = self._chunk(delta.index, message)
         if self._rules.logprobs and delta.pieces:
             chunk["choices"][0]["logprobs"] = {"content": self._logprobs(delta.pieces)}
-        running = self._runnings[delta.index]
-        if running.job.timings_per_token and delta.pieces:
-            chunk["timings"] = timings_json(running.timings())
+        choice = self.choices[delta.index]
+        if choice.wanted.timings_per_token and delta.pieces:
+            chunk["timings"] = timings_json(choice.generation.timings)
             chunk["paceline"] = pieces_json(delta.pieces)
         return chunk
 
@@ -149,7 +140,7 @@ class ChatStream:
         return logprobs_json(self._vocab, [piece for piece in pieces if piece.token.id not in self._vocab.eog])
 
     def _usage(self) -> dict[str, Any]:
-        return usage_json(self._runnings, len(self._runnings))
+        return usage_json(self.choices, len(self.choices))
 
     def _call(self, index: int, call: ToolCall) -> dict[str, Any]:
         number = self._n_calls[index]
@@ -159,15 +150,13 @@ class ChatStream:
 
     # -- the fold
 
-    async def whole(self) -> dict[str, Any]:
-        """The reply of a request that did not ask for a stream."""
-        messages = [Folded() for _ in self._runnings]
+    def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        messages = [Folded() for _ in self.choices]
         timings: dict[str, Any] = {}
-        async with aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                timings = chunk.get("timings", timings)
-                for choice in chunk["choices"]:
-                    messages[choice["index"]].add(choice)
+        for part in parts:
+            timings = part.get("timings", timings)
+            for choice in part["choices"]:
+                messages[choice["index"]].add(choice)
         return {
             **self._head,
             "object": "chat.completion",

@@ -12,12 +12,11 @@ from starlette.responses import Response
 
 from paceline.errors import ConfigError
 from paceline.server.errors import Json, not_supported
-from paceline.server.jobs import check_model, prompts_of
-from paceline.server.openai import CLIENT_GONE
-from paceline.server.schema import MAX_INPUTS, EmbeddingBody, EmbeddingsBody
-from paceline.server.schema import Prompt as Input
+from paceline.server.schema import MAX_INPUTS, EmbeddingBody, EmbeddingsBody, PromptField
 from paceline.server.service import Service
 from paceline.server.sse import ClientGone, unless_gone
+from paceline.server.stream import CLIENT_GONE
+from paceline.server.text_request import check_model, prompts_of
 
 
 def routes(service: Service) -> APIRouter:
@@ -26,8 +25,8 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/embeddings")
     async def openai_embeddings(request: Request, body: EmbeddingsBody) -> Response:
         check_model(body.model, service.model_names)
-        if body.dimensions not in (None, service.engine.model.n_embd):
-            raise ConfigError(f"this model's embeddings have {service.engine.model.n_embd} dimensions; leave it out")
+        if body.dimensions not in (None, service.engine.info.n_embd):
+            raise ConfigError(f"this model's embeddings have {service.engine.info.n_embd} dimensions; leave it out")
         return await answer(request, openai_reply(service, body))
 
     @router.post("/embedding")
@@ -61,7 +60,7 @@ async def native_reply(service: Service, body: EmbeddingBody) -> list[dict[str, 
     return [{"index": i, "embedding": [vector]} for i, vector in enumerate(vectors)]
 
 
-async def vectors_of(service: Service, given: Input) -> tuple[list[list[float]], int]:
+async def vectors_of(service: Service, given: PromptField) -> tuple[list[list[float]], int]:
     """One text at a time between the steps of running answers; and how many tokens they were."""
     engine = service.engine
     if not service.params.embeddings:

@@ -9,7 +9,6 @@ from collections import Counter as Counts
 from collections import deque
 from collections.abc import Iterable, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,9 +17,7 @@ from prometheus_client.registry import Collector
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
 from paceline.generation import Chunk
-
-if TYPE_CHECKING:
-    from paceline.server.service import Service
+from paceline.process.base import Health, Status
 
 WINDOW_S = 5.0
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -61,6 +58,7 @@ class Metrics:
         else:
             self._per_token.observe(seconds / n)
         self._recent.append((perf_counter(), n))
+        self._forget_old()
         sources = Counts(piece.token.source for piece in chunk.pieces if piece.token.source)
         for source, n_accepted in sources.items():
             self._accepted.labels(source).observe(n_accepted)
@@ -80,10 +78,13 @@ class Metrics:
     @property
     def tokens_per_second(self) -> float:
         """Over the last seconds, all requests together."""
-        now = perf_counter()
-        while self._recent and self._recent[0][0] < now - WINDOW_S:
-            self._recent.popleft()
+        self._forget_old()
         return sum(n for _, n in self._recent) / WINDOW_S
+
+    def _forget_old(self) -> None:
+        oldest = perf_counter() - WINDOW_S
+        while self._recent and self._recent[0][0] < oldest:
+            self._recent.popleft()
 
     @property
     def mean_request_s(self) -> float:
@@ -91,38 +92,40 @@ class Metrics:
             return 1.0
         return (self.totals["prompt_ms"] + self.totals["predicted_ms"]) / 1e3 / self.totals["requests"]
 
-    def text(self, service: Service) -> bytes:
+    def text(self, status: Status, health: Health) -> bytes:
         """Everything, in Prometheus' format."""
         registry = CollectorRegistry()
-        registry.register(Upstream(self, service))
+        registry.register(Upstream(self, status, health))
         return generate_latest(registry) + generate_latest(self.registry)
 
 
 class Upstream(Collector):
     """llama-server's metrics, read off at one moment."""
 
-    def __init__(self, metrics: Metrics, service: Service) -> None:
+    def __init__(self, metrics: Metrics, status: Status, health: Health) -> None:
         self.metrics = metrics
-        self.engine = service.engine
+        self.status = status
+        self.health = health
 
     def collect(self) -> Iterator[Metric]:
-        totals, core = self.metrics.totals, self.engine.core
-        drafters = self.engine.drafter_stats()
+        totals, status = self.metrics.totals, self.status
         prompt_s, predicted_s = totals["prompt_ms"] / 1e3, totals["predicted_ms"] / 1e3
         yield counter("prompt_tokens", "prompt tokens read, without those reused", totals["prompt_n"])
         yield counter("prompt_tokens_cached", "prompt tokens reused", totals["cache_n"])
         yield counter("prompt_seconds", "time spent on prompts", prompt_s)
         yield counter("tokens_predicted", "tokens written", totals["predicted_n"])
         yield counter("tokens_predicted_seconds", "time spent writing", predicted_s)
-        yield counter("n_decode", "steps of the engine", core.n_steps)
+        yield counter("n_decode", "steps of the engine", status.n_steps)
         yield gauge("n_tokens_max", "longest text seen, prompt and answer", self.metrics.n_tokens_max)
         yield gauge("prompt_tokens_seconds", "prompt tokens per second", share(totals["prompt_n"], prompt_s))
         yield gauge("predicted_tokens_seconds", "tokens written per second", share(totals["predicted_n"], predicted_s))
-        n_busy = sum(slot.busy for slot in core.slots)
+        n_busy = sum(slot.request is not None for slot in status.slots)
         yield gauge("requests_processing", "requests at work", n_busy)
-        yield gauge("requests_deferred", "requests waiting for a slot", len(core.queue))
+        yield gauge("requests_deferred", "requests waiting for a slot", status.n_waiting)
         yield gauge("n_busy_slots_per_decode", "slots at work in a step", n_busy)
-        yield from draft_counters(drafters)
+        yield from draft_counters(status.drafters)
+        help = "how often the engine's process was started again"
+        yield CounterMetricFamily("paceline:engine_restarts", help, value=self.health.n_restarts)
 
 
 def draft_counters(drafters: Iterable[DrafterStats]) -> Iterator[Metric]:

@@ -10,11 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
-from paceline.server import chat, slots
+from paceline.server import messages, slots
 from paceline.server.errors import Json, not_supported, unavailable
-from paceline.server.jobs import Job, check_model, job_of, prompts_of, utf8
-from paceline.server.native_reply import NativeStream, Wishes, settings_json
-from paceline.server.openai import send
+from paceline.server.native_reply import NativeReply, ReplyOptions, settings_json
 from paceline.server.reply import BUILD
 from paceline.server.schema import (
     MAX_CHOICES,
@@ -26,6 +24,8 @@ from paceline.server.schema import (
     TokenizeBody,
 )
 from paceline.server.service import Service
+from paceline.server.stream import send
+from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request, utf8
 from paceline.text.infill import File, infill_prompt, spelling_for
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
@@ -37,8 +37,7 @@ def routes(service: Service) -> APIRouter:
     @router.get("/health")
     @router.get("/v1/health", include_in_schema=False)
     async def health() -> Response:
-        assert service.engine
-        return Json({"status": "ok"})
+        return Json(health_json(service))
 
     @router.get("/props")
     async def props() -> Response:
@@ -54,11 +53,12 @@ def routes(service: Service) -> APIRouter:
     async def metrics() -> Response:
         if not service.params.metrics:
             raise not_supported("this server keeps no metrics; start it with --metrics")
-        return Response(service.metrics.text(service), media_type=CONTENT_TYPE_LATEST)
+        text = service.metrics.text(await service.status(), service.engine.health)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/paceline/stats", tags=["paceline"])
     async def stats() -> Response:
-        return Json(slots.stats_json(service))
+        return Json(slots.stats_json(service, await service.status()))
 
     add_completion(router, service)
     add_tokens(router, service)
@@ -70,29 +70,26 @@ def add_completion(router: APIRouter, service: Service) -> None:
     @router.post("/completion")
     @router.post("/completions", include_in_schema=False)
     async def completion(request: Request, body: NativeBody) -> Response:
-        jobs, wishes = await service.prepare(native_jobs, body)
-        return await answer(request, jobs, wishes)
+        return await answer(request, *await service.prepare(native_requests, body))
 
     @router.post("/infill")
     async def infill(request: Request, body: InfillBody) -> Response:
-        jobs, wishes = await service.prepare(infill_jobs, body)
-        return await answer(request, jobs, wishes)
+        return await answer(request, *await service.prepare(infill_requests, body))
 
-    async def answer(request: Request, jobs: list[Job], wishes: Wishes) -> Response:
-        runnings = service.start(jobs)
+    async def answer(request: Request, wanted: list[TextRequest], options: ReplyOptions) -> Response:
+        choices = service.start(wanted)
         engine = service.engine
-        reply = NativeStream(service.model_name, engine.vocab, engine.n_ctx, runnings, wishes)
-        return await send(request, reply, runnings)
+        return await send(request, NativeReply(service.model_name, engine.vocab, engine.n_ctx, choices, options))
 
 
 def add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokenize")
     def tokenize(body: TokenizeBody) -> Response:
-        vocab = service.engine.vocab
-        tokens = vocab.tokenize(utf8(body.content), special=body.add_special, parse_special=body.parse_special)
+        engine = service.engine
+        tokens = engine.tokenize(utf8(body.content), special=body.add_special, parse_special=body.parse_special)
         if not body.with_pieces:
             return Json({"tokens": tokens})
-        return Json({"tokens": [{"id": t, "piece": piece_json(vocab.render(t, special=True))} for t in tokens]})
+        return Json({"tokens": [{"id": t, "piece": piece_json(engine.vocab.render(t, special=True))} for t in tokens]})
 
     @router.post("/detokenize")
     def detokenize(body: DetokenizeBody) -> Response:
@@ -104,7 +101,7 @@ def add_tokens(router: APIRouter, service: Service) -> None:
 
     @router.post("/apply-template")
     def apply_template(body: TemplateBody) -> Response:
-        return Json({"prompt": chat.converse(service.template, body, service.template_variables).prompt})
+        return Json({"prompt": messages.converse(service.template, body, service.template_variables).prompt})
 
 
 def add_slots(router: APIRouter, service: Service) -> None:
@@ -112,7 +109,7 @@ def add_slots(router: APIRouter, service: Service) -> None:
     async def list_slots(fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
         if not service.params.slots:
             raise not_supported("this server does not show its slots; start it without --no-slots")
-        listed = slots.slots_json(service)
+        listed = slots.slots_json(service, await service.status())
         if fail_on_no_slot and all(slot["is_processing"] for slot in listed):
             raise unavailable("no slot available")
         return Json(listed)
@@ -131,7 +128,18 @@ def add_slots(router: APIRouter, service: Service) -> None:
         return Json(work(service, id_slot, body.filename))
 
 
-def native_jobs(service: Service, body: NativeBody) -> tuple[list[Job], Wishes]:
+def health_json(service: Service) -> dict[str, Any]:
+    """Answers at once, whatever the engine computes; says how often its process had to be started again, and why."""
+    health = service.engine.health
+    restarts: dict[str, Any] = (
+        {"restarts": health.n_restarts, "last_restart": health.reason} if health.n_restarts else {}
+    )
+    if not health.ready:
+        raise unavailable("the engine is being started again", status="restarting", **restarts)
+    return {"status": "ok", **restarts}
+
+
+def native_requests(service: Service, body: NativeBody) -> tuple[list[TextRequest], ReplyOptions]:
     """Runs on a worker thread."""
     engine = service.engine
     check_model(body.model, service.model_names)
@@ -142,25 +150,26 @@ def native_jobs(service: Service, body: NativeBody) -> tuple[list[Job], Wishes]:
         raise ConfigError(f"{len(prompts)} prompts of {n} texts are too many; {MAX_CHOICES} at once are allowed")
     grammar = service.grammars.of(body)
     n_logprobs = body.n_probs or None
-    jobs = [replace(job_of(engine, body, p, service.defaults), grammar=grammar, n_logprobs=n_logprobs) for p in prompts]
-    wishes = Wishes(
+    wanted = [text_request(engine, body, prompt, service.defaults) for prompt in prompts]
+    wanted = [replace(each, grammar=grammar, n_logprobs=n_logprobs) for each in wanted]
+    options = ReplyOptions(
         tokens=bool(body.return_tokens),
         fields=tuple(body.response_fields or ()),
         several=len(prompts) * n > 1 or (isinstance(body.prompt, list) and isinstance(body.prompt[0], list)),
     )
-    return [job.numbered(index) for job in jobs for index in range(n)], wishes
+    return [each.numbered(index) for each in wanted for index in range(n)], options
 
 
-def infill_jobs(service: Service, body: InfillBody) -> tuple[list[Job], Wishes]:
-    vocab = service.engine.vocab
-    spelling = spelling_for(lambda text: len(vocab.tokenize(text, special=False, parse_special=True)) == 1)
+def infill_requests(service: Service, body: InfillBody) -> tuple[list[TextRequest], ReplyOptions]:
+    engine = service.engine
+    spelling = spelling_for(lambda text: len(engine.tokenize(text, special=False)) == 1)
     if spelling is None:
         raise not_supported("this model has no tokens for filling gaps; use /completion, or a code model")
     if not isinstance(body.prompt, str):
         raise PromptError("the prompt of /infill is a text, the start of the gap")
     files = [File(file.filename, file.text) for file in body.input_extra or ()]
     prompt = infill_prompt(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
-    return native_jobs(service, body.model_copy(update={"prompt": prompt}))
+    return native_requests(service, body.model_copy(update={"prompt": prompt}))
 
 
 def piece_json(piece: bytes) -> str | list[int]:
@@ -173,7 +182,7 @@ def piece_json(piece: bytes) -> str | list[int]:
 
 def props_json(service: Service) -> dict[str, Any]:
     engine, defaults = service.engine, service.defaults
-    job = Job(
+    wanted = TextRequest(
         prompt=[],
         sampling=defaults.sampling,
         speculative=engine.settings.engine.speculative,
@@ -182,7 +191,7 @@ def props_json(service: Service) -> dict[str, Any]:
         cache_prompt=defaults.cache_prompt,
     )
     return {
-        "default_generation_settings": {"n_ctx": engine.n_ctx, "params": settings_json(job)},
+        "default_generation_settings": {"n_ctx": engine.n_ctx, "params": settings_json(wanted)},
         "total_slots": engine.n_slots,
         "model_alias": service.model_name,
         "model_path": service.settings.model.path,
@@ -193,7 +202,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
         "is_sleeping": False,
-        "speculative": {"types": [stats.name for stats in engine.drafter_stats()], **asdict(job.speculative)},
+        "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 
 

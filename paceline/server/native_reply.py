@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from paceline.generation import Finish, Piece
-from paceline.llama.model import Vocab
-from paceline.server.jobs import Job
 from paceline.server.reply import logprobs_json, pieces_json, timings_json
-from paceline.server.service import Running
-from paceline.server.sse import event
-from paceline.server.steps import Step, steps
+from paceline.server.service import Choice
+from paceline.server.stream import Step
+from paceline.server.text_request import TextRequest
+from paceline.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ReplyOptions:
     """What a client wants to see. `several` asks for a list even of one text."""
 
     tokens: bool = False
@@ -25,65 +23,70 @@ class Wishes:
     several: bool = False
 
 
-class NativeStream:
+class NativeReply:
     """One request's texts."""
 
-    def __init__(self, model: str, vocab: Vocab, n_ctx: int, runnings: Sequence[Running], wishes: Wishes) -> None:
+    def __init__(
+        self, model: str, vocab: Vocabulary, n_ctx: int, choices: Sequence[Choice], options: ReplyOptions
+    ) -> None:
         self._model = model
         self._vocab = vocab
         self._n_ctx = n_ctx
-        self._runnings = runnings
-        self._wishes = wishes
-        self._n_written = [0] * len(runnings)
-        self._lines = [False] * len(runnings)
+        self.choices = choices
+        self._options = options
+        self._n_written = [0] * len(choices)
+        self._lines = [False] * len(choices)
 
-    async def parts(self) -> AsyncGenerator[dict[str, Any], None]:
-        async with aclosing(steps(self._runnings)) as stream:
-            async for step in stream:
-                self._n_written[step.index] += len(step.pieces)
-                self._lines[step.index] |= "\n" in step.text
-                yield self._last(step, step.finish) if step.finish else self._part(step)
+    def parts(self, step: Step) -> list[dict[str, Any]]:
+        self._n_written[step.index] += len(step.pieces)
+        self._lines[step.index] |= "\n" in step.text
+        streams = self.choices[step.index].wanted.stream
+        if step.finish is None:
+            return [self._part(step)]
+        last = self._last(step, step.finish)
+        return [only(last, self._options.fields) if streams else last]
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self.parts()) as parts:
-            async for part in parts:
-                yield event(only(part, self._wishes.fields) if part["stop"] else part)
+    def last_parts(self) -> list[dict[str, Any]]:
+        return []
+
+    def last_line(self) -> bytes:
+        return b""
 
     def _part(self, step: Step) -> dict[str, Any]:
-        running = self._runnings[step.index]
+        choice = self.choices[step.index]
         part: dict[str, Any] = {
             "index": step.index,
             "content": step.text,
             "tokens": [piece.token.id for piece in step.pieces],
             "stop": False,
-            "id_slot": running.id_slot,
+            "id_slot": choice.generation.slot,
             "tokens_predicted": self._n_written[step.index],
-            "tokens_evaluated": len(running.job.prompt),
+            "tokens_evaluated": len(choice.wanted.prompt),
         }
-        if running.job.timings_per_token:
-            part["timings"] = timings_json(running.timings())
+        if choice.wanted.timings_per_token:
+            part["timings"] = timings_json(choice.generation.timings)
             part["paceline"] = pieces_json(step.pieces)
-        return part | self._probabilities(running.job, step.pieces)
+        return part | self._probabilities(choice.wanted, step.pieces)
 
-    def _probabilities(self, job: Job, pieces: Sequence[Piece]) -> dict[str, Any]:
-        if not job.n_logprobs or not pieces:
+    def _probabilities(self, wanted: TextRequest, pieces: Sequence[Piece]) -> dict[str, Any]:
+        if not wanted.n_logprobs or not pieces:
             return {}
         return {"completion_probabilities": logprobs_json(self._vocab, pieces)}
 
     def _last(self, step: Step, finish: Finish) -> dict[str, Any]:
-        running = self._runnings[step.index]
-        timings, n_prompt = finish.timings, len(running.job.prompt)
+        choice = self.choices[step.index]
+        timings, n_prompt = finish.timings, len(choice.wanted.prompt)
         return {
             "index": step.index,
             "content": "",
             "tokens": [],
-            "id_slot": running.id_slot,
+            "id_slot": choice.generation.slot,
             "stop": True,
             "model": self._model,
             "tokens_predicted": timings.predicted_n,
             "tokens_evaluated": n_prompt,
-            "generation_settings": settings_json(running.job),
-            "prompt": b"".join(self._vocab.render(t, special=True) for t in running.job.prompt).decode(
+            "generation_settings": settings_json(choice.wanted),
+            "prompt": b"".join(self._vocab.render(t, special=True) for t in choice.wanted.prompt).decode(
                 errors="replace"
             ),
             "has_new_line": self._lines[step.index],
@@ -96,13 +99,12 @@ class NativeStream:
 
     # -- the fold
 
-    async def whole(self) -> Any:
-        texts = [Folded() for _ in self._runnings]
-        async with aclosing(self.parts()) as parts:
-            async for part in parts:
-                texts[part["index"]].add(part, tokens=self._wishes.tokens)
-        replies = [only(text.reply, self._wishes.fields) for text in texts]
-        return replies if self._wishes.several else replies[0]
+    def whole(self, parts: Sequence[dict[str, Any]]) -> Any:
+        texts = [Folded() for _ in self.choices]
+        for part in parts:
+            texts[part["index"]].add(part, tokens=self._options.tokens)
+        replies = [only(text.reply, self._options.fields) for text in texts]
+        return replies if self._options.several else replies[0]
 
 
 class Folded:
@@ -138,24 +140,24 @@ def only(reply: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return out
 
 
-def settings_json(job: Job) -> dict[str, Any]:
+def settings_json(wanted: TextRequest) -> dict[str, Any]:
     """What the request was served with, under llama-server's names."""
-    sampling = asdict(job.sampling)
-    n_predict = -1 if job.max_tokens is None else job.max_tokens
-    wishes = job.speculative
+    sampling = asdict(wanted.sampling)
+    n_predict = -1 if wanted.max_tokens is None else wanted.max_tokens
+    speculative = wanted.speculative
     return {
         **sampling,
-        "logit_bias": [{"token": token, "bias": bias} for token, bias in job.sampling.logit_bias.items()],
+        "logit_bias": [{"token": token, "bias": bias} for token, bias in wanted.sampling.logit_bias.items()],
         "n_predict": n_predict,
         "max_tokens": n_predict,
-        "stop": list(job.stop),
-        "stream": job.stream,
-        "n_probs": job.n_logprobs or 0,
-        "grammar": job.grammar.source if job.grammar else "",
-        "timings_per_token": job.timings_per_token,
-        "cache_prompt": job.cache_prompt,
-        "speculative.n_max": wishes.n_max,
-        "speculative.n_min": wishes.n_min,
-        "speculative.p_min": wishes.p_min,
-        "speculative.types": None if wishes.types is None else ",".join(wishes.types),
+        "stop": list(wanted.stop),
+        "stream": wanted.stream,
+        "n_probs": wanted.n_logprobs or 0,
+        "grammar": wanted.grammar.source if wanted.grammar else "",
+        "timings_per_token": wanted.timings_per_token,
+        "cache_prompt": wanted.cache_prompt,
+        "speculative.n_max": speculative.n_max,
+        "speculative.n_min": speculative.n_min,
+        "speculative.p_min": speculative.p_min,
+        "speculative.types": None if speculative.types is None else ",".join(speculative.types),
     }

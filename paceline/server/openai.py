@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from paceline.engine.request import GrammarSource
 from paceline.errors import ConfigError
 from paceline.library import Engine
-from paceline.server import chat
-from paceline.server.chat_reply import ChatStream, Rules
+from paceline.server import messages
+from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
-from paceline.server.jobs import Job, check_model, job_of, prompts_of
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
-from paceline.server.service import Running, Service
-from paceline.server.sse import ClientGone, EventStream, unless_gone
-from paceline.server.text_reply import TextStream
-from paceline.text.grammar import Grammar
-
-CLIENT_GONE = 499
-
-
-class Reply(Protocol):
-    """A reply that can come in events or whole."""
-
-    def events(self) -> AsyncGenerator[bytes, None]: ...
-    async def whole(self) -> Any: ...
-
-
-async def send(request: Request, reply: Reply, runnings: Sequence[Running]) -> Response:
-    """However it ends, what was started is closed."""
-    try:
-        if runnings[0].job.stream:
-            return await begun(request, reply.events(), lambda: close(runnings))
-        whole = await unless_gone(request, reply.whole())
-    except ClientGone:
-        close(runnings)
-        return Response(status_code=CLIENT_GONE)
-    except BaseException:
-        close(runnings)
-        raise
-    close(runnings)
-    return Json(whole)
-
-
-async def begun(request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> EventStream:
-    """The first event decides: before it an error has a status of its own."""
-    try:
-        first = await unless_gone(request, anext(events))
-    except BaseException:
-        await events.aclose()
-        raise
-    return EventStream(first, events, on_close)
-
-
-def close(runnings: Sequence[Running]) -> None:
-    for running in runnings:
-        running.close()
+from paceline.server.service import Service
+from paceline.server.stream import send
+from paceline.server.text_reply import TextReply
+from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request
 
 
 def routes(service: Service) -> APIRouter:
@@ -78,25 +37,24 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
-        job, rules = await service.prepare(chat_job, body)
-        runnings = service.start([job.numbered(index) for index in range(body.n or 1)])
-        reply = ChatStream(service.model_name, service.engine.vocab, runnings, rules)
-        return await send(request, reply, runnings)
+        wanted, rules = await service.prepare(chat_request, body)
+        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)])
+        return await send(request, ChatReply(service.model_name, service.engine.vocab, choices, rules))
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
-        jobs, echoes = await service.prepare(text_jobs, body)
-        runnings = service.start(jobs)
+        wanted, echoes = await service.prepare(text_requests, body)
+        choices = service.start(wanted)
         usage = bool(body.stream_options and body.stream_options.include_usage)
-        reply = TextStream(
+        reply = TextReply(
             service.model_name,
             service.engine.vocab,
-            runnings,
+            choices,
             echoes,
             n_choices=body.n or 1,
             include_usage=usage,
         )
-        return await send(request, reply, runnings)
+        return await send(request, reply)
 
     return router
 
@@ -107,10 +65,10 @@ def models_json(service: Service) -> dict[str, Any]:
         "vocab_type": engine.vocab.kind,
         "n_vocab": engine.vocab.n_tokens,
         "n_ctx": engine.n_ctx,
-        "n_ctx_train": engine.model.n_ctx_train,
-        "n_embd": engine.model.n_embd,
-        "n_params": engine.model.n_params,
-        "size": engine.model.n_bytes,
+        "n_ctx_train": engine.info.n_ctx_train,
+        "n_embd": engine.info.n_embd,
+        "n_params": engine.info.n_params,
+        "size": engine.info.n_bytes,
     }
     data = {
         "id": service.model_name,
@@ -123,12 +81,12 @@ def models_json(service: Service) -> dict[str, Any]:
     return {"object": "list", "data": [data]}
 
 
-def chat_job(service: Service, body: ChatBody) -> tuple[Job, Rules]:
+def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     """Runs on a worker thread: templates, tokens and grammars take a while."""
     engine = service.engine
     check_model(body.model, service.model_names)
-    conversation = chat.converse(service.template, body, service.template_variables)
-    job = job_of(engine, body, engine.tokenize(conversation.prompt), service.defaults)
+    conversation = messages.converse(service.template, body, service.template_variables)
+    wanted = text_request(engine, body, engine.tokenize(conversation.prompt), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
     formats: list[object] = [body.grammar, body.json_schema, conversation.forced]
@@ -137,20 +95,20 @@ def chat_job(service: Service, body: ChatBody) -> tuple[Job, Rules]:
     if sum(form is not None for form in formats) > 1:
         raise ConfigError("give one of response_format, grammar, json_schema and a forced tool_choice")
     if conversation.forced:
-        grammar: Grammar | None = service.grammars.json_schema(conversation.forced)
+        grammar: GrammarSource | None = service.grammars.json_schema(conversation.forced)
     else:
         grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
     rules = Rules(
         names=conversation.names,
         thoughts_opened=conversation.thoughts_opened,
-        keep_thoughts=chat.keeps_thoughts(body, service.params.reasoning_format),
+        keep_thoughts=messages.keeps_thoughts(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
-    return replace(job, grammar=grammar, n_logprobs=(body.top_logprobs or 0) if body.logprobs else None), rules
+    return replace(wanted, grammar=grammar, n_logprobs=(body.top_logprobs or 0) if body.logprobs else None), rules
 
 
-def text_jobs(service: Service, body: CompletionBody) -> tuple[list[Job], list[str]]:
+def text_requests(service: Service, body: CompletionBody) -> tuple[list[TextRequest], list[str]]:
     """Every choice of every prompt, and what to echo before each."""
     engine = service.engine
     check_model(body.model, service.model_names)
@@ -165,9 +123,10 @@ def text_jobs(service: Service, body: CompletionBody) -> tuple[list[Job], list[s
         )
     grammar = service.grammars.of(body)
     n_logprobs = None if body.logprobs is None or body.logprobs is False else int(body.logprobs)
-    jobs = [replace(job_of(engine, body, p, service.defaults), grammar=grammar, n_logprobs=n_logprobs) for p in prompts]
+    wanted = [text_request(engine, body, prompt, service.defaults) for prompt in prompts]
+    wanted = [replace(each, grammar=grammar, n_logprobs=n_logprobs) for each in wanted]
     echo = [text_of(engine, p) if body.echo else "" for p in prompts]
-    return [job.numbered(i) for job in jobs for i in range(n)], [text for text in echo for _ in range(n)]
+    return [each.numbered(i) for each in wanted for i in range(n)], [text for text in echo for _ in range(n)]
 
 
 def text_of(engine: Engine, tokens: list[int]) -> str:

@@ -10,8 +10,8 @@ from paceline import __version__
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
 from paceline.generation import Piece
-from paceline.llama.model import Vocab
-from paceline.server.service import Running
+from paceline.server.service import Choice
+from paceline.text.vocabulary import Vocabulary
 
 BUILD = f"paceline-{__version__}"
 
@@ -52,9 +52,9 @@ def drafter_json(stats: DrafterStats) -> dict[str, Any]:
     }
 
 
-def usage_json(runnings: Sequence[Running], n_choices: int = 1) -> dict[str, Any]:
+def usage_json(choices: Sequence[Choice], n_choices: int = 1) -> dict[str, Any]:
     """Finished requests' tokens. Each prompt counts once, however many choices it has."""
-    all_timings = [running.timings() for running in runnings]
+    all_timings = [choice.generation.timings for choice in choices]
     n_prompt = sum(t.prompt_n + t.cache_n for t in all_timings[::n_choices])
     n_written = sum(t.predicted_n for t in all_timings)
     return {
@@ -69,7 +69,7 @@ def usage_json(runnings: Sequence[Running], n_choices: int = 1) -> dict[str, Any
     }
 
 
-def token_json(vocab: Vocab, token: int, logprob: float | None) -> dict[str, Any]:
+def token_json(vocab: Vocabulary, token: int, logprob: float | None) -> dict[str, Any]:
     piece = vocab.render(token, special=True)
     return {
         "id": token,
@@ -79,7 +79,7 @@ def token_json(vocab: Vocab, token: int, logprob: float | None) -> dict[str, Any
     }
 
 
-def logprobs_json(vocab: Vocab, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def logprobs_json(vocab: Vocabulary, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """One entry per token that has them."""
     return [
         {

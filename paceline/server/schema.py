@@ -38,7 +38,7 @@ class PromptObject(Body):
     prompt_string: str
 
 
-Prompt = str | PromptObject | list[Int | str | PromptObject | Tokens]
+PromptField = str | PromptObject | list[Int | str | PromptObject | Tokens]
 
 
 class SpeculativeBody(Body):
@@ -112,7 +112,7 @@ Probs = Annotated[int, BeforeValidator(whole), Field(ge=0, le=MAX_PROBS)]
 class CompletionBody(SamplingBody):
     """POST /v1/completions."""
 
-    prompt: Prompt
+    prompt: PromptField
     n: Choices | None = None
     echo: bool | None = None
     suffix: str | None = None
@@ -124,7 +124,7 @@ class CompletionBody(SamplingBody):
 class NativeBody(SamplingBody):
     """POST /completion, llama-server's own."""
 
-    prompt: Prompt
+    prompt: PromptField
     n_probs: Probs | None = None
     n_cmpl: Choices | None = None
     return_tokens: bool | None = None
@@ -140,7 +140,7 @@ class ExtraFile(Body):
 class InfillBody(NativeBody):
     """POST /infill."""
 
-    prompt: Prompt = ""
+    prompt: PromptField = ""
     input_prefix: str
     input_suffix: str
     input_extra: list[ExtraFile] | None = None
@@ -229,7 +229,7 @@ class ChatBody(SamplingBody, TemplateBody):
 
 
 class EmbeddingsBody(Body):
-    input: Prompt
+    input: PromptField
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Int | None = None
@@ -238,8 +238,8 @@ class EmbeddingsBody(Body):
 class EmbeddingBody(Body):
     """llama-server's own; both names mean the same."""
 
-    content: Prompt | None = None
-    input: Prompt | None = None
+    content: PromptField | None = None
+    input: PromptField | None = None
 
 
 class TokenizeBody(Body):

@@ -6,106 +6,62 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 from paceline.config import Settings
-from paceline.engine.request import Event, Request, Timings
-from paceline.engine.slot import Slot
 from paceline.errors import PacelineError, QueueFull
-from paceline.generation import Chunk, Generation, stop_check
+from paceline.generation import Chunk, Generation
 from paceline.library import Engine
+from paceline.process.base import Status
 from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
-from paceline.server.jobs import Defaults, Job
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
 from paceline.server.schema import SamplingBody
+from paceline.server.text_request import Defaults, TextRequest
 from paceline.text.chat import CHATML, ChatTemplate
 
 log = logging.getLogger("paceline")
 
-MAX_COMPILING = 32
 Body = TypeVar("Body", bound=SamplingBody)
 Prepared = TypeVar("Prepared")
 
 
-class Running:
-    """One job at work. `chunks()` is read once; leaving it early frees the slot at once."""
+class Choice:
+    """One text at work. Every way out of a request passes `close`; leaving early frees the slot at once."""
 
-    def __init__(self, service: Service, job: Job) -> None:
+    def __init__(self, service: Service, wanted: TextRequest) -> None:
         self.service = service
-        self.job = job
-        self.id_slot = -1
+        self.wanted = wanted
+        self.generation = wanted.start(service.engine)
         self._last = perf_counter()
         self._n_chunks = 0
         self._closed = False
-        self._engine = service.engine
-        self.generation = Generation(self._engine.vocab, job.stop)
-        self.generation.request = self._request()
-        self._engine.loop.submit(self.generation.request)
 
-    def _request(self) -> Request:
-        job = self.job
-        return Request(
-            prompt=job.prompt,
-            on_event=self._on_event,
-            sampling=job.sampling,
-            speculative=job.speculative,
-            max_tokens=job.max_tokens,
-            n_logprobs=job.n_logprobs,
-            stop=stop_check(self._engine.vocab, job.stop),
-            grammar=job.grammar.matcher() if job.grammar else None,
-            cache_prompt=job.cache_prompt,
-            slot=job.slot,
-        )
-
-    def _on_event(self, event: Event) -> None:
-        """On the engine's thread, where a request's slot is certain."""
-        if self.id_slot < 0 and (slot := self._slot()):
-            self.id_slot = slot.seq
-        self.generation.on_event(event)
-
-    async def chunks(self) -> AsyncGenerator[Chunk, None]:
-        try:
-            async with aclosing(self.generation.__aiter__()) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    self._observe(chunk)
-                    yield chunk
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Nobody reads any more. Idempotent; every way out of a request passes here."""
-        if not self._closed:
-            self._closed = True
-            self.service.leave(self)
-
-    def _observe(self, chunk: Chunk) -> None:
+    def observe(self, chunk: Chunk) -> None:
         now = perf_counter()
         self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
         self._last = now
         self._n_chunks += 1
 
-    def timings(self) -> Timings:
-        """So far, or at the end."""
-        if self.generation.finish:
-            return self.generation.finish.timings
-        slot = self._slot()
-        return slot.timings() if slot else Timings()
-
-    def _slot(self) -> Slot | None:
-        return next((slot for slot in self._engine.core.slots if slot.request is self.generation.request), None)
+    def close(self) -> None:
+        """Nobody reads any more. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self.service.leave(self)
 
 
 class Service:
-    """One model and the requests it serves. Asynchronous parts run on one event loop; `load` on a thread of its own."""
+    """One model and the requests it serves. Asynchronous parts run on one event loop; `load` on a thread of its own.
+    `process` puts the engine in a child process."""
 
-    def __init__(self, settings: Settings, params: ServerParams, defaults: Defaults | None = None) -> None:
+    def __init__(
+        self, settings: Settings, params: ServerParams, defaults: Defaults | None = None, *, process: bool = True
+    ) -> None:
         self.settings = settings
         self.params = params
         self.defaults = defaults or Defaults(cache_prompt=params.cache_prompt)
@@ -114,14 +70,13 @@ class Service:
         self.created = int(time.time())
         self.progress = 0.0
         self.error: Exception | None = None
-        self.grammars = Grammars(lambda: self.engine.grammars, self.defaults.grammar, self.defaults.json_schema)
-        self.running: set[Running] = set()
+        self.grammars = Grammars(self.defaults.grammar, self.defaults.json_schema)
+        self.running: set[Choice] = set()
+        self._process = process
         self._engine: Engine | None = None
         self._template: ChatTemplate | None = None
         self._closing = False
         self._draining: set[asyncio.Task[None]] = set()
-        self._compiling = ThreadPoolExecutor(1, "paceline-grammars")
-        self._n_compiling = 0
 
     # -- loading
 
@@ -134,7 +89,7 @@ class Service:
                 on_progress(share)
 
         try:
-            engine = Engine.from_settings(self.settings, report)
+            engine = Engine.from_settings(self.settings, report, process=self._process)
             template = self._chosen_template(engine)
         except Exception as error:
             self.error = error
@@ -187,25 +142,22 @@ class Service:
     def model_name(self) -> str:
         return self.model_names[0]
 
+    async def status(self) -> Status:
+        """Waits for the current step to end, beside the event loop."""
+        return await asyncio.to_thread(self.engine.status)
+
     # -- requests
 
     async def prepare(self, work: Callable[[Service, Body], Prepared], body: Body) -> Prepared:
-        """Templates and tokens, off the event loop. Grammars have a thread of their own: one may take a minute."""
-        pool = self._compiling if self.grammars.wanted(body) else None
-        if pool and self._n_compiling >= MAX_COMPILING:
-            raise unavailable("too many grammars are waiting to be compiled", 10)
-        self._n_compiling += bool(pool)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work, self, body)
-        finally:
-            self._n_compiling -= bool(pool)
+        """Templates and tokens, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(None, work, self, body)
 
-    def start(self, jobs: Sequence[Job]) -> list[Running]:
+    def start(self, wanted: Sequence[TextRequest]) -> list[Choice]:
         """All of them or none."""
-        started: list[Running] = []
+        started: list[Choice] = []
         try:
-            for job in jobs:
-                started += [Running(self, job)]
+            for text_request in wanted:
+                started += [Choice(self, text_request)]
                 self.running.add(started[-1])
         except QueueFull as error:
             self._give_up(started)
@@ -215,19 +167,19 @@ class Service:
             raise
         return started
 
-    def _give_up(self, started: Sequence[Running]) -> None:
-        for running in started:
-            running.close()
+    def _give_up(self, started: Sequence[Choice]) -> None:
+        for choice in started:
+            choice.close()
 
-    def leave(self, running: Running) -> None:
+    def leave(self, choice: Choice) -> None:
         """Its reader is done. One that was cancelled is read to its end on the side, for the records."""
-        self.running.discard(running)
-        finish = running.generation.finish
-        if finish:
-            self.metrics.finished(finish.timings)
+        self.running.discard(choice)
+        generation = choice.generation
+        if generation.finish:
+            self.metrics.finished(generation.finish.timings)
             return
-        running.generation.cancel()
-        task = asyncio.get_running_loop().create_task(self._drain(running.generation))
+        generation.cancel()
+        task = asyncio.get_running_loop().create_task(self._drain(generation))
         self._draining.add(task)
         task.add_done_callback(self._draining.discard)
 
@@ -250,12 +202,11 @@ class Service:
         self._closing = True
 
     def cancel_all(self) -> None:
-        for running in list(self.running):
-            running.generation.cancel()
+        for choice in list(self.running):
+            choice.generation.cancel()
 
     def close(self) -> None:
-        """Blocks until the engine's thread has ended."""
+        """Blocks until the engine has ended."""
         self._closing = True
-        self._compiling.shutdown(wait=False, cancel_futures=True)
         if self._engine:
             self._engine.close()

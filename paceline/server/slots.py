@@ -8,53 +8,54 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.process.base import SlotStatus, Status
 from paceline.server.errors import ApiError, not_found, not_supported
 from paceline.server.native_reply import settings_json
 from paceline.server.service import Service
+from paceline.server.text_request import TextRequest
 
 FILE_NAME = re.compile(r"[\w][\w.+@ -]{0,254}")
 
 
-def slots_json(service: Service) -> list[dict[str, Any]]:
+def slots_json(service: Service, status: Status) -> list[dict[str, Any]]:
     """GET /slots."""
-    return [slot_json(service, slot) for slot in service.engine.core.slots]
+    wanted = {choice.generation.request.id: choice.wanted for choice in list(service.running)}
+    return [slot_json(service, slot, wanted.get(slot.request or -1)) for slot in status.slots]
 
 
-def slot_json(service: Service, slot: Slot) -> dict[str, Any]:
-    request = slot.request
-    job = next((r.job for r in list(service.running) if request and r.generation.request is request), None)
-    n_written = slot.n_generated if request else 0
+def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) -> dict[str, Any]:
+    busy = slot.request is not None
+    n_max = wanted.max_tokens if wanted else None
     return {
-        "id": slot.seq,
-        "id_task": id(request) % 2**31 if request else -1,
+        "id": slot.id,
+        "id_task": slot.request if busy else -1,
         "n_ctx": service.engine.n_ctx,
-        "n_tokens": len(slot.tokens),
-        "speculative": bool(service.engine.drafter_stats()),
-        "is_processing": request is not None,
-        "params": settings_json(job) if job else {},
+        "n_tokens": slot.n_tokens,
+        "speculative": bool(service.engine.info.drafters),
+        "is_processing": busy,
+        "params": settings_json(wanted) if wanted else {},
         "next_token": {
-            "has_next_token": request is not None,
-            "n_remain": -1 if not request or request.max_tokens is None else request.max_tokens - n_written,
-            "n_decoded": n_written,
+            "has_next_token": busy,
+            "n_remain": -1 if n_max is None else n_max - slot.n_generated,
+            "n_decoded": slot.n_generated,
         },
     }
 
 
-def stats_json(service: Service) -> dict[str, Any]:
+def stats_json(service: Service, status: Status) -> dict[str, Any]:
     """GET /paceline/stats: what the page shows."""
-    engine = service.engine
+    n_ctx, speedup = service.engine.n_ctx, status.speedup
     return {
         "model": service.model_name,
         "slots": [
-            {"id": slot.seq, "busy": slot.busy, "n_tokens": len(slot.tokens), "n_ctx": engine.n_ctx}
-            for slot in engine.core.slots
+            {"id": slot.id, "busy": slot.request is not None, "n_tokens": slot.n_tokens, "n_ctx": n_ctx}
+            for slot in status.slots
         ],
-        "n_waiting": len(engine.core.queue),
+        "n_waiting": status.n_waiting,
         "speed": round(service.metrics.tokens_per_second, 2),
-        "drafters": [drafter_json(stats) for stats in engine.drafter_stats()],
-        "speedup": None if engine.speedup is None else round(engine.speedup, 3),
+        "drafters": [drafter_json(stats) for stats in status.drafters],
+        "speedup": None if speedup is None else round(speedup, 3),
     }
 
 

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
 from paceline.generation import Piece
-from paceline.llama.model import Vocab
 from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
-from paceline.server.service import Running
-from paceline.server.sse import DONE, event
-from paceline.server.steps import Step, steps
+from paceline.server.service import Choice
+from paceline.server.sse import DONE
+from paceline.server.stream import Step
+from paceline.text.vocabulary import Vocabulary
 
 
-class TextStream:
+class TextReply:
     """One request's texts. `echoes` are put before each: the prompts, when the client wants them back."""
 
     def __init__(
         self,
         model: str,
-        vocab: Vocab,
-        runnings: Sequence[Running],
+        vocab: Vocabulary,
+        choices: Sequence[Choice],
         echoes: Sequence[str],
         *,
         n_choices: int = 1,
         include_usage: bool = False,
     ) -> None:
         self._vocab = vocab
-        self._runnings = runnings
+        self.choices = choices
         self._echoes = list(echoes)
         self._n_choices = n_choices
         self._include_usage = include_usage
-        self._n_chars = [0] * len(runnings)
+        self._n_chars = [0] * len(choices)
         self._head = {
             "id": new_id("cmpl"),
             "object": "text_completion",
@@ -42,34 +41,32 @@ class TextStream:
             "system_fingerprint": BUILD,
         }
 
-    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        async with aclosing(steps(self._runnings)) as stream:
-            async for step in stream:
-                yield self._chunk(step)
-        if self._include_usage:
-            yield {**self._head, "choices": [], "usage": usage_json(self._runnings, self._n_choices)}
+    def parts(self, step: Step) -> list[dict[str, Any]]:
+        return [self._chunk(step)]
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                yield event(chunk)
-        yield DONE
+    def last_parts(self) -> list[dict[str, Any]]:
+        if not self._include_usage:
+            return []
+        return [{**self._head, "choices": [], "usage": usage_json(self.choices, self._n_choices)}]
+
+    def last_line(self) -> bytes:
+        return DONE
 
     def _chunk(self, step: Step) -> dict[str, Any]:
         echo, self._echoes[step.index] = self._echoes[step.index], ""
         text = echo + step.text
         self._n_chars[step.index] += len(echo)
-        running = self._runnings[step.index]
+        running = self.choices[step.index]
         choice: dict[str, Any] = {"index": step.index, "text": text, "logprobs": None, "finish_reason": None}
-        if running.job.n_logprobs is not None and step.pieces:
+        if running.wanted.n_logprobs is not None and step.pieces:
             choice["logprobs"] = self._logprobs(step.index, step.pieces)
         self._n_chars[step.index] += len(step.text)
         chunk = {**self._head, "choices": [choice]}
         if step.finish:
             choice["finish_reason"] = step.finish.reason
             chunk["timings"] = timings_json(step.finish.timings)
-        elif running.job.timings_per_token:
-            chunk["timings"] = timings_json(running.timings())
+        elif running.wanted.timings_per_token:
+            chunk["timings"] = timings_json(running.generation.timings)
             chunk["paceline"] = pieces_json(step.pieces)
         return chunk
 
@@ -90,18 +87,16 @@ class TextStream:
 
     # -- the fold
 
-    async def whole(self) -> dict[str, Any]:
-        choices = [
-            {"index": index, "text": "", "logprobs": None, "finish_reason": None}
-            for index in range(len(self._runnings))
+    def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        choices: list[dict[str, Any]] = [
+            {"index": index, "text": "", "logprobs": None, "finish_reason": None} for index in range(len(self.choices))
         ]
         timings: dict[str, Any] = {}
-        async with aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                timings = chunk.get("timings", timings)
-                for choice in chunk["choices"]:
-                    add(choices[choice["index"]], choice)
-        usage = usage_json(self._runnings, self._n_choices)
+        for part in parts:
+            timings = part.get("timings", timings)
+            for choice in part["choices"]:
+                add(choices[choice["index"]], choice)
+        usage = usage_json(self.choices, self._n_choices)
         return {**self._head, "choices": choices, "usage": usage, "timings": timings}
 
 

@@ -19,6 +19,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from paceline.errors import ConfigError, PromptError
+from paceline.text.vocabulary import Vocabulary
 
 MAX_CHARS = 64 * 2**20
 
@@ -49,6 +50,12 @@ class ChatTemplate:
             raise ConfigError(f"the chat template is broken in line {error.lineno}: {_one_line(error)}") from error
         except Exception as error:  # too deep, too large: Python's compiler has errors of its own
             raise ConfigError(f"the chat template is broken: {_one_line(error)}") from error
+
+    @classmethod
+    def of(cls, source: str | None, vocab: Vocabulary) -> ChatTemplate:
+        """With a model's special tokens; the usual one where there is none."""
+        bos, eos = (vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos))
+        return cls(source or CHATML, bos, eos, adds_bos=vocab.add_bos)
 
     def render(
         self,

@@ -1,4 +1,4 @@
-"""Stop strings in streamed text. Knows characters only; nothing of tokens or requests.
+"""Stop strings in streamed text. Knows characters, and what tokens stand for; nothing of requests.
 
 The text ends at the first character that completes any stop string; of several that end there the longest counts. The
 rule looks at one character after the other, so the result does not depend on how the text was cut into pushes.
@@ -7,9 +7,10 @@ rule looks at one character after the other, so the result does not depend on ho
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.errors import ConfigError
+from paceline.text.detokenizer import Detokenizer
 
 
 class StopMatcher:
@@ -72,3 +73,35 @@ class StopMatcher:
             if self._held[-length:] in self._stops:
                 longest = self._held[-length:]
         return longest
+
+
+class TextStream:
+    """Tokens to text, up to a stop string. `pieces` gives a token's bytes."""
+
+    def __init__(self, pieces: Callable[[int], bytes], stops: Sequence[str]) -> None:
+        self._detokenizer = Detokenizer(pieces)
+        self._matcher = StopMatcher(stops) if stops else None
+
+    def push(self, token: int) -> str:
+        text = self._detokenizer.push(token)
+        return self._matcher.push(text) if self._matcher else text
+
+    def flush(self) -> str:
+        """The end of the text: what was held back and is no part of a stop string."""
+        text = self._detokenizer.flush()
+        return self._matcher.push(text) + self._matcher.flush() if self._matcher else text
+
+    @property
+    def stopped(self) -> str | None:
+        return self._matcher.stopped if self._matcher else None
+
+
+def stop_check(pieces: Callable[[int], bytes], stops: Sequence[str]) -> Callable[[int], bool]:
+    """Told token after token: does the text end with this one?"""
+    stream = TextStream(pieces, stops)
+
+    def check(token: int) -> bool:
+        stream.push(token)
+        return stream.stopped is not None
+
+    return check

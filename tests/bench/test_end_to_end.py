@@ -71,7 +71,7 @@ def test_the_weights_are_loaded_once_for_all_methods(
             super().close()
 
     monkeypatch.setattr("paceline.llama.shared.Model", Counted)
-    monkeypatch.setattr("paceline.library.Model", Counted)
+    monkeypatch.setattr("paceline.process.parts.Model", Counted)
     draft = str(models / "draft.gguf")
     words = ("-m", target, "-md", draft, "-cd", "64", "--prompts", prompts, "-n", "4", "--limit", "1", "--repeat", "2")
     assert bench(*words, "--methods", "none,auto,draft:2,suffix+draft:2") == 0

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from paceline.bench.jobs import Job, choose, with_room
-from paceline.bench.suite import Prompt
+from paceline.bench.suite import SuitePrompt
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
 from paceline.errors import ConfigError
 
-PROMPTS = [Prompt("qa", f"q{i}") for i in range(5)] + [Prompt("code", f"c{i}") for i in range(3)]
+PROMPTS = [SuitePrompt("qa", f"q{i}") for i in range(5)] + [SuitePrompt("code", f"c{i}") for i in range(3)]
 
 
 def texts(*categories: str, limit: int, n_slots: int = 1, tail: bool = False) -> list[str]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from paceline.bench.oracle import Oracle
-from paceline.drafters.base import Ask
+from paceline.drafters.base import DraftRequest
 
 PROMPT, ANSWER = [1, 2, 3], [4, 5, 6, 7, 8]
 
@@ -10,7 +10,7 @@ def drafted(tokens: list[int], n_max: int = 16, ahead: tuple[int, ...] = ()) -> 
     oracle = Oracle()
     oracle.learn(PROMPT, ANSWER)
     oracle.begin(0, PROMPT)
-    draft = oracle.draft([Ask(0, tokens, n_max, ahead=ahead)])[0]
+    draft = oracle.draft([DraftRequest(0, tokens, n_max, ahead=ahead)])[0]
     assert draft.confidence == [1.0] * len(draft)
     return draft.tokens
 
@@ -31,7 +31,7 @@ def test_a_prompt_it_was_not_told_of() -> None:
     oracle = Oracle()
     oracle.learn(PROMPT, ANSWER)
     oracle.begin(0, [9, 9])
-    assert oracle.draft([Ask(0, [9, 9, 4], 8), Ask(1, PROMPT, 8)])[0].tokens == []
+    assert oracle.draft([DraftRequest(0, [9, 9, 4], 8), DraftRequest(1, PROMPT, 8)])[0].tokens == []
 
 
 def test_of_several_answers_it_follows_the_one_that_is_being_given() -> None:
@@ -41,7 +41,7 @@ def test_of_several_answers_it_follows_the_one_that_is_being_given() -> None:
     oracle.begin(0, PROMPT)
 
     def rest(*said: int) -> list[int]:
-        return oracle.draft([Ask(0, [*PROMPT, *said], 16)])[0].tokens
+        return oracle.draft([DraftRequest(0, [*PROMPT, *said], 16)])[0].tokens
 
     assert rest(4) == [5, 9, 9], "the newest"
     assert rest(4, 5, 6) == [7, 8]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.suite import MT_BENCH, SUITE, Prompt, load
+from paceline.bench.suite import MT_BENCH, SUITE, SuitePrompt, load
 from paceline.errors import ConfigError
 
 CATEGORIES = ("chat", "code-writing", "code-editing", "summarise", "extract-json", "translate", "agent-loop")
@@ -63,18 +63,18 @@ def test_agent_loops_hold_valid_json() -> None:
 def test_load_takes_first_turns(tmp_path: Path) -> None:
     odd = json.dumps({"category": "rag", "turns": ["line\u2028separator"]}, ensure_ascii=False)
     path = write(tmp_path / "q.jsonl", b"\xef\xbb\xbf" + GOOD.encode(), "", odd + "\r", "")
-    assert load(path) == load(str(path)) == (Prompt("qa", "Who?"), Prompt("rag", "line\u2028separator"))
+    assert load(path) == load(str(path)) == (SuitePrompt("qa", "Who?"), SuitePrompt("rag", "line\u2028separator"))
 
 
 @pytest.mark.parametrize("category", sorted(MT_BENCH))
 def test_categories_of_mt_bench_are_one(tmp_path: Path, category: str) -> None:
     path = write(tmp_path / "q.jsonl", json.dumps({"category": category, "turns": ["Hi"]}))
-    assert load(path) == (Prompt("mt_bench", "Hi"),)
+    assert load(path) == (SuitePrompt("mt_bench", "Hi"),)
 
 
 def test_math_reasoning_is_not_mt_bench(tmp_path: Path) -> None:
     path = write(tmp_path / "q.jsonl", json.dumps({"category": "math_reasoning", "turns": ["1 + 1?"]}))
-    assert load(path) == (Prompt("math_reasoning", "1 + 1?"),)
+    assert load(path) == (SuitePrompt("math_reasoning", "1 + 1?"),)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pytest
 
 from paceline import Chunk, Finish, Piece, Timings, Token
 from paceline.cli import main as main_module
-from paceline.cli.chat import Chat, Message
+from paceline.cli.conversation import Chat, Message
 from paceline.cli.flags import parse
 from paceline.cli.main import main
 from paceline.cli.options import Prompt
 from paceline.cli.prompts import decode, prompt_text, read_text
 from paceline.cli.report import json_object, summary, total
-from paceline.cli.run import Job, collect
+from paceline.cli.run import Task, collect
 from paceline.cli.tint import RESET, Screen, color_of, wants_color
 from paceline.cli.values import unescape
 from paceline.engine.stats import DrafterStats
@@ -140,13 +140,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_job_needs_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     with pytest.raises(ConfigError, match="-p or -f"):
-        Job.of(parse([], "run"))
-    assert Job.of(parse(["-cnv"], "run")).chatting
-    assert not Job.of(parse(["-p", "a"], "run")).chatting
+        Task.of(parse([], "run"))
+    assert Task.of(parse(["-cnv"], "run")).chatting
+    assert not Task.of(parse(["-p", "a"], "run")).chatting
     monkeypatch.setattr("sys.stdin", Terminal())
-    assert Job.of(parse([], "run")).chatting
+    assert Task.of(parse([], "run")).chatting
     with pytest.raises(ConfigError, match="--json"):
-        Job.of(parse(["-cnv", "--json"], "run"))
+        Task.of(parse(["-cnv", "--json"], "run"))
 
 
 # -- answers

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from paceline.drafters.base import Ask, Draft, Drafter
+from paceline.drafters.base import Draft, Drafter, DraftRequest
 
 histories = st.integers(1, 4).flatmap(lambda top: st.lists(st.integers(0, top), max_size=40))
 
 
 def ask(drafter: Drafter, tokens: Sequence[int], n_max: int = 64, seq: int = 0, ahead: Sequence[int] = ()) -> Draft:
-    (draft,) = drafter.draft([Ask(seq=seq, tokens=list(tokens), n_max=n_max, ahead=ahead)])
+    (draft,) = drafter.draft([DraftRequest(seq=seq, tokens=list(tokens), n_max=n_max, ahead=ahead)])
     assert draft.source == drafter.name
     assert len(draft.confidence) == len(draft.tokens) <= max(n_max, 0)
     assert all(0.0 < c <= 1.0 for c in draft.confidence)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.config import NgramParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.ngram_simple import NgramSimple
 from tests.drafters.lookup import ask, grow, histories
 
@@ -88,7 +88,7 @@ def test_sequences_do_not_see_each_other() -> None:
     drafter = simple(2, 2)
     drafter.begin(0, [1, 2, 3, 4])
     drafter.begin(1, [1, 2, 5, 6])
-    zero, one = drafter.draft([Ask(0, [1, 2, 3, 4, 1, 2], 8), Ask(1, [1, 2, 5, 6, 1, 2], 8)])
+    zero, one = drafter.draft([DraftRequest(0, [1, 2, 3, 4, 1, 2], 8), DraftRequest(1, [1, 2, 5, 6, 1, 2], 8)])
     assert (zero.tokens, one.tokens) == ([3, 4], [5, 6])
 
 

@@ -168,4 +168,4 @@ def test_a_text_ends_where_its_padding_would_not_fit(n_prompt: int) -> None:
     assert client.reason == "length"
     assert client.tokens == continuation(list(range(n_prompt)), 50 - n_prompt)
     with pytest.raises(ContextFull, match="a slot holds 50"):
-        engine.submit(Client(list(range(40)) + list(range(10))).request)
+        engine.submit(Client(list(range(40)) + list(range(10))).active)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.library import worth_reading
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner, cumulated
+from paceline.process.parts import worth_reading
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
 GPU = {1: 1.0, 2: 1.41, 4: 1.45, 8: 1.54, 16: 1.69, 32: 1.70, 64: 1.78}

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
-from paceline.server.jobs import Defaults
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
 from paceline.server.serving import Server, listen, url
+from paceline.server.text_request import Defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,16 @@ class Live:
     def post(self, path: str, **body: Any) -> httpx.Response:
         return self.http.post(path, json=body)
 
+    def at_work(self) -> int:
+        """Requests in slots and waiting for one."""
+        status = self.service.engine.status()
+        return sum(slot.request is not None for slot in status.slots) + status.n_waiting
+
     def idle(self, seconds: float = 10.0) -> bool:
         """Whether every slot is free, or becomes so."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if not any(slot.busy for slot in self.service.engine.core.slots) and not len(
-                self.service.engine.core.queue
-            ):
+            if not self.at_work():
                 return True
             time.sleep(0.02)
         return False

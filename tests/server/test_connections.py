@@ -20,9 +20,9 @@ import pytest
 from starlette.requests import Request
 
 from paceline.server.middleware import ApiKey
-from paceline.server.openai import send
 from paceline.server.params import ServerParams
 from paceline.server.sse import EventStream
+from paceline.server.stream import send
 from tests.server.live import Live, live, settings
 
 ENDLESS = {"prompt": "The cat", "n_predict": -1, "ignore_eos": True, "stream": True}
@@ -45,7 +45,7 @@ def test_a_client_that_leaves_frees_its_slot_at_once(roomy: Live, path: str) -> 
     with roomy.http.stream("POST", path, json=body) as response:
         lines = response.iter_lines()
         assert next(lines)
-        assert any(slot.busy for slot in roomy.service.engine.core.slots)
+        assert roomy.at_work()
     assert roomy.idle(2)
     assert not roomy.service.running
 
@@ -78,7 +78,7 @@ def test_past_the_queue_clients_are_told_to_come_back(roomy: Live) -> None:
     for n in (1, 2, 3):
         streams.append(socket_post(roomy, "/completion"))
         until = time.monotonic() + 30
-        while working_and_waiting(roomy) < n and time.monotonic() < until:
+        while roomy.at_work() < n and time.monotonic() < until:
             time.sleep(0.02)
     try:
         reply = roomy.post("/completion", prompt="x")
@@ -92,11 +92,6 @@ def test_past_the_queue_clients_are_told_to_come_back(roomy: Live) -> None:
             stream.close()
     assert roomy.idle(30)
     assert roomy.post("/completion", prompt="x", n_predict=1).status_code == 200
-
-
-def working_and_waiting(server: Live) -> int:
-    core = server.service.engine.core
-    return sum(slot.busy for slot in core.slots) + len(core.queue)
 
 
 def socket_post(server: Live, path: str, n_receive: int = 0, **more: Any) -> socket.socket:
@@ -155,22 +150,16 @@ def test_a_stalled_stream_is_cut_off() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_is_gone_before_anything_ran_leaves_nothing_behind(stream: bool) -> None:
     closed: list[bool] = []
-    job = SimpleNamespace(stream=stream)
-    running: Any = SimpleNamespace(job=job, close=lambda: closed.append(True))
-
-    class Never:
-        async def events(self) -> AsyncGenerator[bytes, None]:
-            await asyncio.Event().wait()
-            yield b""
-
-        async def whole(self) -> Any:
-            await asyncio.Event().wait()
+    wanted = SimpleNamespace(stream=stream, t_max_predict_ms=0)
+    generation = SimpleNamespace(notify=lambda ready: None)
+    choice: Any = SimpleNamespace(wanted=wanted, generation=generation, close=lambda: closed.append(True))
+    reply: Any = SimpleNamespace(choices=[choice])
 
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.disconnect"}
 
     async def serve() -> int:
-        response = await send(Request({"type": "http"}, receive), Never(), [running])
+        response = await send(Request({"type": "http"}, receive), reply)
         return response.status_code
 
     assert asyncio.run(serve()) == 499

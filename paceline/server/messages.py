@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import ConfigError, PromptError
-from paceline.server.jobs import utf8
 from paceline.server.schema import ChatBody, ContentPart, Message, MessageToolCall, NamedTool, TemplateBody
+from paceline.server.text_request import utf8
 from paceline.text.chat import ChatTemplate
 from paceline.text.reasoning import opens_thoughts
 from paceline.text.tools import call_schema, instructions, knows_tools

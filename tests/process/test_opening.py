@@ -18,7 +18,7 @@ from paceline.errors import ConfigError
 from paceline.llama import context as llama_context
 from paceline.llama.context import Context, fingerprint
 from paceline.llama.model import Model, quantize
-from paceline.opening import Finding, open_exactly
+from paceline.process.opening import Finding, open_exactly
 from tests.tiny import write_model
 
 
@@ -80,7 +80,7 @@ def opened(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PACELINE_CACHE", str(tmp_path))
 
     def open_with(trials: Trials, n_slots: int = 1, n_ctx: int = 1024) -> Finding:
-        monkeypatch.setattr("paceline.opening.find", trials.find)
+        monkeypatch.setattr("paceline.process.opening.find", trials.find)
         shape = ContextParams(n_ctx=n_ctx * n_slots, n_threads=2, n_seqs=n_slots, kv_unified=False, flash_attn=True)
         opening, found = open_exactly(ModelParams(path=target), shape, None)
         assert opening.model.params.use_extra_bufts == found.repacked

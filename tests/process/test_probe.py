@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline import Engine, probe
+from paceline import Engine
+from paceline.config import ModelParams
 from paceline.llama.lib import Floats
-from paceline.probe import LEAST, N_WRITTEN, OPENING, Opinion, question
+from paceline.llama.model import Model
+from paceline.process import probe
+from paceline.process.probe import LEAST, N_WRITTEN, OPENING, Opinion, question
 from paceline.text.chat import CHATML, ChatTemplate
 from tests.fakes import EOG, N_VOCAB, FakeContext
 
@@ -65,8 +68,8 @@ def test_a_small_context_or_a_short_answer_limits_it() -> None:
 
 
 def test_the_question_is_a_chat_where_the_model_chats(target: str) -> None:
-    with Engine(target, spec_types=()) as engine:
-        vocab = engine.vocab
+    with Model(ModelParams(path=target)) as model:
+        vocab = model.vocab
         assert question(vocab, lambda: ChatTemplate(CHATML, "", "")) != vocab.tokenize(OPENING)
         for template in (None, lambda: ChatTemplate("{{", "", ""), lambda: ChatTemplate("{{ 1 / 0 }}", "", "")):
             assert question(vocab, template) == vocab.tokenize(OPENING)

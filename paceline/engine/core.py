@@ -8,21 +8,24 @@ from typing import Protocol
 import numpy as np
 
 from paceline.config import EngineParams
+from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
-from paceline.engine.constrained import Constrained
+from paceline.engine.active import ActiveRequest
+from paceline.engine.constrained import Constrained, Known
 from paceline.engine.drafting import Drafting
 from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
-from paceline.engine.request import Emitted, Failed, Finished, Request, Timings, Token
+from paceline.engine.request import Emitted, Finished, Limits, Resume, Started, Token, failed
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
 from paceline.engine.verify import Draws, log_probabilities, verify
-from paceline.errors import ConfigError, ContextFull, DecodeError, PromptError, RequestError
+from paceline.errors import ContextFull, DecodeError, RequestError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
 from paceline.llama.sampler import Sampler
 
+AGAIN = "again"  # the source of tokens that an earlier engine has written
 NO_ROWS: Floats = np.zeros((0, 0), np.float32)
 
 
@@ -41,7 +44,7 @@ class Target(Cells, Protocol):
     def clear(self) -> None: ...
 
 
-class Engine:
+class Core:
     """Slots of one target, drafted for, verified and emitted together; in exact mode by a layout of batches."""
 
     def __init__(
@@ -59,7 +62,7 @@ class Engine:
             target, self.slots, shared=target.kv_unified, border=border, similarity=params.slot_similarity
         )
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout)
-        self.queue = Queue(params.n_queue)
+        self.queue = Queue()
         self.n_steps = 0
         self.n_finished = 0
         self.seconds = 0.0  # spent in steps that went on with an answer
@@ -70,29 +73,14 @@ class Engine:
     def busy(self) -> bool:
         return bool(len(self.queue)) or any(slot.busy for slot in self.slots)
 
-    def check(self, request: Request) -> None:
-        """Refuse at once what could never be served. Callable from any thread."""
-        n, n_room = len(request.prompt), self.n_room
-        if not n:
-            raise PromptError("the prompt is empty: give at least one token")
-        if n >= n_room:
-            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_room} including the answer; raise -c")
-        if not all(0 <= token < self.vocab.n_tokens for token in request.prompt):
-            raise PromptError(f"the prompt has token ids outside the vocabulary of {self.vocab.n_tokens}")
-        if request.slot is not None and not 0 <= request.slot < len(self.slots):
-            raise ConfigError(f"there is no slot {request.slot}; slots are 0 to {len(self.slots) - 1}")
-        if request.max_tokens is not None and request.max_tokens < 0:
-            raise ConfigError(f"max_tokens must be 0 or more, got {request.max_tokens}")
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.n_room, self.vocab.n_tokens, len(self.slots))
 
-    def check_room(self, n_arriving: int = 0) -> None:
-        """Refuse one more request than may wait, when so many are on their way here; who finds a slot does not wait."""
-        self.queue.check_room(n_arriving - sum(not slot.busy for slot in self.slots))
-
-    def submit(self, request: Request) -> None:
-        """Queue a request; its events come from `step()`."""
-        self.check(request)
-        self.check_room()
-        self.queue.push(request, perf_counter())
+    def submit(self, active: ActiveRequest) -> None:
+        """Queue a request that is within the limits; its events come from `step()`."""
+        self.limits.check(active.request)
+        self.queue.push(active)
 
     def step(self) -> None:
         """One round for everybody: admit, draft and plan, then for each batch decode, verify, commit and emit."""
@@ -109,7 +97,7 @@ class Engine:
         """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
         start = perf_counter()
         n_tokens = sum(len(work.tokens) for work in works)
-        n_prompt = sum(len(work.tokens) for work in works if not work.slot.generating)
+        n_prompt = sum(len(work.tokens) for work in works if work.slot.known or not work.slot.generating)
         n_drafted = sum(len(work.slot.draft) for work in works)
         self._pad(works, alone=not n_prompt)
         rows = self.decode(works)
@@ -128,47 +116,68 @@ class Engine:
     def admit(self) -> None:
         self.queue.offer(self._place)
         for slot in self.slots:
-            if slot.request and slot.request.cancelled:
+            if slot.active and slot.active.cancelled:
                 self.finish(slot, "cancelled")
 
-    def _place(self, request: Request, submitted: float) -> bool:
-        if request.cancelled:
-            request.on_event(Finished("cancelled", Timings()))
+    def _place(self, active: ActiveRequest) -> bool:
+        if active.cancelled:
+            active.emit(Finished("cancelled"))
             return True
-        slot = self.memory.choose(request.prompt, request.slot)
+        slot = self.memory.choose(active.request.tokens, active.request.slot)
         if slot is None:
             return False
         try:
-            self._start(slot, request, submitted)
+            self._start(slot, active)
         except Exception as error:
-            request.on_event(Failed(error, Timings()))
+            active.emit(failed(error))
         return True
 
-    def _start(self, slot: Slot, request: Request, submitted: float) -> None:
+    def _start(self, slot: Slot, active: ActiveRequest) -> None:
+        request, prompt = active.request, active.request.tokens
         sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
-        sampler.prime(request.prompt)
-        self.memory.keep(slot, self.memory.reusable(slot, request.prompt) if request.cache_prompt else 0)
-        slot.request, slot.sampler, slot.draft = request, sampler, Proposal()
-        slot.tokens = list(request.prompt)
-        slot.n_prompt, slot.n_cached, slot.n_steps = len(request.prompt), slot.n_computed, 0
-        slot.clock = Clock(submitted, perf_counter())
+        sampler.prime(prompt)
+        self.memory.keep(slot, self.memory.reusable(slot, prompt) if request.cache_prompt else 0)
+        slot.active, slot.sampler, slot.draft = active, sampler, Proposal()
+        slot.tokens, slot.known = list(prompt), []
+        slot.n_prompt, slot.n_cached, slot.n_steps = len(prompt), slot.n_computed, 0
+        slot.clock = Clock(request.submitted, perf_counter())
         self.drafting.begin(slot)
+        active.emit(Started(slot.seq))
+        if request.resume:
+            self._resume(slot, request.resume)
         if request.max_tokens == 0:
             self.finish(slot, "length")
+
+    @staticmethod
+    def _resume(slot: Slot, resume: Resume) -> None:
+        """Go on where an earlier engine was: its tokens come first, its clock and its records count."""
+        slot.known = list(resume.tokens)
+        slot.n_cached, slot.n_steps = resume.timings.cache_n, resume.timings.n_steps
+        slot.clock = Clock.resumed(slot.request.submitted, resume.timings)
+        for stats in resume.timings.drafters:
+            if stats.name in slot.stats:
+                slot.stats[stats.name] += stats
 
     # -- draft and plan
 
     def draft(self) -> None:
-        if self.drafting.rests:
-            return
-        slots = [slot for slot in self.slots if slot.generating]
-        room = self.scheduler.draft_room(len(slots))
-        self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
-        n_drafted = sum(len(slot.draft) for slot in slots)
+        generating = [slot for slot in self.slots if slot.generating]
+        room = self.scheduler.draft_room(len(generating))
+        slots = [slot for slot in generating if not self._repeat(slot, room)]
+        if slots and not self.drafting.rests:
+            self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
+        n_drafted = sum(len(slot.draft) for slot in generating)
         n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
-        if n_drafted and self.memory.missing(n_drafted + n_pending):
-            for slot in slots:
+        if n_drafted and self.memory.make_room(n_drafted + n_pending):
+            for slot in generating:
                 slot.draft = Proposal()
+
+    def _repeat(self, slot: Slot, room: int) -> bool:
+        """What is known to come is the draft, where there is such: its batches are those it would be written by."""
+        if slot.known:
+            slot.draft = Proposal()
+            slot.draft.add(Draft(slot.known[: max(0, self._n_drafts(slot, room))], AGAIN))
+        return bool(slot.known)
 
     def _n_drafts(self, slot: Slot, room: int) -> int:
         """The longest draft for the slot, where the batch has this much room for it."""
@@ -177,7 +186,6 @@ class Engine:
 
     def _n_left(self, slot: Slot) -> int:
         """Tokens the request may still write, by its own limit and by the context."""
-        assert slot.request
         by_context = self.n_room - len(slot.tokens)
         limit = slot.request.max_tokens
         return by_context if limit is None else min(by_context, limit - slot.n_generated)
@@ -225,7 +233,7 @@ class Engine:
     def _that_fit(self, works: list[Work]) -> list[Work]:
         """Fail the newest requests until the rest fits the shared memory."""
         works = list(works)
-        while works and self.memory.missing(sum(len(work.tokens) for work in works)):
+        while works and self.memory.make_room(sum(len(work.tokens) for work in works)):
             newest = max((work.slot for work in works), key=lambda slot: slot.clock.admitted)
             n_used = sum(slot.n_computed for slot in self.slots)
             needed = len(newest.tokens)
@@ -244,7 +252,7 @@ class Engine:
         if not work.n_outputs:
             self._keep_prompt(slot, n_before + len(work.tokens))
             return 0
-        if slot.request is None or slot.request.cancelled:
+        if slot.active is None or slot.active.cancelled:
             self.memory.keep(slot, n_before)
             self.finish(slot, "cancelled")
             return 0
@@ -259,17 +267,20 @@ class Engine:
 
     def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
         """Bring slot, memory and drafters to the new text, then tell the client."""
-        n_known = len(slot.tokens)
+        n_before, n_again = len(slot.tokens), min(len(slot.known), len(tokens))
         n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
         if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
             slot.candidates.clear()
         reason = self._reason_to_end(slot, tokens)
+        self.drafting.observe(slot, tokens, rows)
         slot.tokens.extend(tokens)
+        del slot.known[:n_again]
         first = slot.n_generated == len(tokens)
-        self._keep_prompt(slot, n_known + min(n_accepted, len(tokens) - 1), prompt=first)
-        self._tick(slot, first=first)
-        self.emit(slot, tokens, n_accepted, rows)
+        self._keep_prompt(slot, n_before + min(n_accepted, len(tokens) - 1), prompt=first)
+        if n_again < len(tokens):
+            self._tick(slot, first=first and not n_again)
+            self.emit(slot, tokens[n_again:], n_accepted - n_again, rows[n_again:])
         slot.draft = Proposal()
         if reason:
             self.finish(slot, reason)
@@ -284,13 +295,15 @@ class Engine:
 
     def _reason_to_end(self, slot: Slot, tokens: list[int]) -> str | None:
         """Why the request ends with this step, if it does; tokens past the end are dropped from the list."""
-        assert slot.request
-        stop = slot.request.stop
+        assert slot.active
+        stop = slot.active.stop
         for i, token in enumerate(tokens):
             if token in self._eog or (stop and stop(token)):
                 del tokens[i + 1 :]
                 return "stop"
-        return "length" if len(tokens) >= self._n_left(slot) else None
+        if len(tokens) >= self._n_left(slot):
+            return "length"
+        return "stop" if slot.active.over else None
 
     @staticmethod
     def _tick(slot: Slot, *, first: bool) -> None:
@@ -301,17 +314,17 @@ class Engine:
             slot.clock.first_token = now
 
     def emit(self, slot: Slot, tokens: list[int], n_accepted: int, rows: Floats) -> None:
-        request = slot.request
-        assert request
+        assert slot.active
+        n_logprobs = slot.request.n_logprobs
         out = []
         sources = slot.draft.sources()
         for i, token in enumerate(tokens):
             source = sources[i] if i < n_accepted else None
-            if request.n_logprobs is None:
+            if n_logprobs is None:
                 out.append(Token(token, source))
             else:
-                out.append(Token(token, source, *log_probabilities(rows[i], token, request.n_logprobs)))
-        request.on_event(Emitted(tuple(out)))
+                out.append(Token(token, source, *log_probabilities(rows[i], token, n_logprobs)))
+        slot.active.emit(Emitted(tuple(out), slot.timings()))
 
     # -- slots between requests
 
@@ -348,15 +361,16 @@ class Engine:
     # -- endings
 
     def finish(self, slot: Slot, reason: str) -> None:
-        request = self._release(slot)
-        request.on_event(Finished(reason, slot.timings()))
+        active = self._release(slot)
+        self._end_group(active)
+        active.emit(Finished(reason, slot.timings()))
 
     def fail(self, slot: Slot, error: Exception) -> None:
         """One request's trouble: its slot is emptied, the others go on."""
-        request = self._release(slot)
+        active = self._release(slot)
         self.memory.keep(slot, 0)
         slot.tokens = []
-        request.on_event(Failed(error, slot.timings()))
+        active.emit(failed(error, slot.timings()))
 
     def fail_all(self, error: Exception) -> None:
         """Nothing can be computed any more; everyone hears why, and the memory starts afresh."""
@@ -364,27 +378,36 @@ class Engine:
             if slot.busy:
                 self.fail(slot, error)
             slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
-        for request in self.queue.drain():
-            request.on_event(Failed(error, Timings()))
+        for active in self.queue.drain():
+            active.emit(failed(error))
         self.target.clear()
 
-    def _release(self, slot: Slot) -> Request:
-        assert slot.request and slot.sampler
+    def _release(self, slot: Slot) -> ActiveRequest:
+        assert slot.active and slot.sampler
         self.drafting.end(slot)
-        request, slot.request = slot.request, None
+        active, slot.active = slot.active, None
         self.n_finished += 1
         slot.sampler.close()
         slot.sampler = None
-        return request
+        return active
+
+    def _end_group(self, done: ActiveRequest) -> None:
+        """With the first of a group the others end too, as soon as they have written something."""
+        if done.request.group is not None:
+            for slot in self.slots:
+                if slot.active and slot.active.request.group == done.request.group:
+                    slot.active.over = True
 
     def close(self) -> None:
         self.drafting.close()
 
 
 def draws_of(slot: Slot) -> Draws:
-    """The slot's sampler, under its grammar if it has one."""
-    assert slot.sampler and slot.request
-    return Constrained(slot.sampler, slot.request.grammar) if slot.request.grammar else slot.sampler
+    """The slot's sampler, under its grammar if it has one; before it what is known already."""
+    assert slot.sampler and slot.active
+    grammar = slot.active.grammar
+    draws = Constrained(slot.sampler, grammar) if grammar else slot.sampler
+    return Known(slot.known, draws, slot.sampler, grammar) if slot.known else draws
 
 
 def nth(tokens: list[int], n: int) -> int | None:

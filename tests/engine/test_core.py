@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.config import SpeculativeParams
-from paceline.drafters.base import Ask, Draft
+from paceline.drafters.base import Draft, DraftRequest
 from paceline.engine.request import Finished
-from paceline.errors import ContextFull, DecodeError, PromptError, QueueFull
+from paceline.errors import ContextFull, DecodeError, PromptError
 from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
 
@@ -124,7 +124,7 @@ def test_a_request_cancelled_during_a_step_frees_its_slot_and_nobody_else_notice
         def decode(self, batch):  # type: ignore[no-untyped-def]
             rows = super().decode(batch)
             if len(victim.tokens) >= 5:
-                victim.request.cancel()
+                victim.cancel()
             return rows
 
     context = Cancelling(n_seqs=2)
@@ -140,10 +140,10 @@ def test_a_request_cancelled_during_a_step_frees_its_slot_and_nobody_else_notice
 def test_a_waiting_request_can_be_cancelled() -> None:
     engine = make_engine(FakeContext())
     first, second = Client([1], max_tokens=50), Client([2], max_tokens=50)
-    engine.submit(first.request)
-    engine.submit(second.request)
+    engine.submit(first.active)
+    engine.submit(second.active)
     engine.step()
-    second.request.cancel()
+    second.cancel()
     engine.step()
     assert second.reason == "cancelled"
     assert not second.tokens
@@ -151,7 +151,7 @@ def test_a_waiting_request_can_be_cancelled() -> None:
 
 def test_a_failing_drafter_is_switched_off_and_the_text_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Prophet):
-        def draft(self, asks: object) -> list[Draft]:
+        def draft(self, requests: object) -> list[Draft]:
             raise RuntimeError("out of luck")
 
     engine = make_engine(FakeContext(), Broken(1.0))
@@ -164,7 +164,7 @@ def test_a_failing_drafter_is_switched_off_and_the_text_goes_on(caplog: pytest.L
 
 def test_limits_of_the_request_bound_the_drafts() -> None:
     class Eager(Prophet):
-        def _draft(self, ask: Ask) -> Draft:
+        def _draft(self, ask: DraftRequest) -> Draft:
             tokens = continuation(ask.tokens, ask.n_max)
             return Draft(tokens, self.name, [1.0] * len(tokens))
 
@@ -207,17 +207,13 @@ def test_a_batch_that_cannot_be_computed_fails_its_requests_and_no_later_ones() 
 
 
 def test_what_cannot_be_served_is_refused_with_numbers() -> None:
-    engine = make_engine(FakeContext(n_ctx=64), n_queue=1)
+    engine = make_engine(FakeContext(n_ctx=64))
     with pytest.raises(ContextFull, match=r"64 tokens.*holds 64"):
-        engine.submit(Client([1] * 64).request)
+        engine.submit(Client([1] * 64).active)
     with pytest.raises(PromptError, match="empty"):
-        engine.submit(Client([]).request)
+        engine.submit(Client([]).active)
     with pytest.raises(PromptError, match="outside the vocabulary"):
-        engine.submit(Client([1, 999]).request)
-    for _ in [*engine.slots, "waiting"]:
-        engine.submit(Client([1]).request)
-    with pytest.raises(QueueFull, match="1 requests"):
-        engine.submit(Client([1]).request)
+        engine.submit(Client([1, 999]).active)
 
 
 def test_no_tokens_wanted_gives_none() -> None:

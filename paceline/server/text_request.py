@@ -1,4 +1,4 @@
-"""From a request's body to a `Job`: everything the engine needs, checked. Runs on a worker thread."""
+"""From a request's body to a `TextRequest`: everything the engine needs, checked. Runs on a worker thread."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from paceline.config import SamplingParams, SpeculativeParams
-from paceline.drafters import registry
+from paceline.drafters.names import canonical
+from paceline.engine.request import GrammarSource
 from paceline.errors import ConfigError, PromptError
+from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
 from paceline.server.errors import ApiError
-from paceline.server.schema import Prompt, PromptObject, SamplingBody
-from paceline.text.grammar import Grammar
+from paceline.server.schema import PromptField, PromptObject, SamplingBody
 
 RANDOM_SEED = 2**32 - 1
 SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "top_nsigma": "top_n_sigma"}
@@ -32,8 +33,8 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One text to write."""
+class TextRequest:
+    """One text to write, and how the client wants to hear of it."""
 
     prompt: list[int]
     sampling: SamplingParams
@@ -41,23 +42,36 @@ class Job:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
-    grammar: Grammar | None = None
+    grammar: GrammarSource | None = None
     cache_prompt: bool = True
     slot: int | None = None
     t_max_predict_ms: int = 0
     timings_per_token: bool = False
     stream: bool = False
 
-    def numbered(self, index: int) -> Job:
+    def numbered(self, index: int) -> TextRequest:
         """The same for another choice: with a seed given, each has its own."""
         if index == 0 or self.sampling.seed == -1:
             return self
         return replace(self, sampling=replace(self.sampling, seed=(self.sampling.seed + index) % 2**64))
 
+    def start(self, engine: Engine) -> Generation:
+        return engine.generate(
+            self.prompt,
+            max_tokens=self.max_tokens,
+            sampling=self.sampling,
+            stop=self.stop,
+            speculative=self.speculative,
+            logprobs=self.n_logprobs,
+            grammar=self.grammar,
+            cache_prompt=self.cache_prompt,
+            slot=self.slot,
+        )
 
-def job_of(engine: Engine, body: SamplingBody, prompt: list[int], defaults: Defaults) -> Job:
+
+def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults: Defaults) -> TextRequest:
     """The part all kinds of requests share; callers add grammar and logprobs."""
-    return Job(
+    return TextRequest(
         prompt=prompt,
         sampling=sampling_of(engine, body, defaults.sampling),
         speculative=speculative_of(engine, body),
@@ -100,7 +114,7 @@ def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[A
 
 def biased_tokens(engine: Engine, key: int | str) -> Sequence[int]:
     if isinstance(key, str) and not key.strip().isdecimal():
-        return engine.vocab.tokenize(key, special=False, parse_special=True)
+        return engine.tokenize(key, special=False)
     if len(str(key)) > 10 or not 0 <= int(key) < engine.vocab.n_tokens:
         raise ConfigError(f"logit_bias has token {key}; the vocabulary has {engine.vocab.n_tokens}")
     return [int(key)]
@@ -112,18 +126,14 @@ def speculative_of(engine: Engine, body: SamplingBody) -> SpeculativeParams:
     flat = {name: getattr(body, f"speculative_{name}") for name in ("n_max", "n_min", "p_min", "types")}
     given: dict[str, Any] = nested | {name: value for name, value in flat.items() if value is not None}
     if "types" in given:
-        given["types"] = types_of(engine, given["types"])
+        given["types"] = types_of(given["types"])
     return with_overrides(engine.settings.engine.speculative, given)
 
 
-def types_of(engine: Engine, given: str | list[str]) -> tuple[str, ...]:
-    """Drafters by name, of those the engine was started with; `none` is none of them."""
+def types_of(given: str | list[str]) -> tuple[str, ...]:
+    """Drafters by name; `none` is none of them."""
     names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
-    types = registry.canonical([name for name in names if name not in ("", "none")])
-    loaded = [stats.name for stats in engine.drafter_stats()]
-    if missing := [name for name in types if name not in loaded]:
-        raise ConfigError(f"drafter {missing[0]} is not loaded; this server has {', '.join(loaded) or 'none'}")
-    return tuple(types)
+    return canonical([name for name in names if name])
 
 
 def max_tokens_of(body: SamplingBody, default: int | None) -> int | None:
@@ -152,7 +162,7 @@ def utf8(text: str) -> str:
 # -- prompts
 
 
-def prompts_of(engine: Engine, prompt: Prompt) -> list[list[int]]:
+def prompts_of(engine: Engine, prompt: PromptField) -> list[list[int]]:
     """One prompt or several, each a text, a list of tokens, or a mixture."""
     if not isinstance(prompt, list):
         return [tokens_of(engine, [prompt])]
@@ -172,7 +182,7 @@ def tokens_of(engine: Engine, parts: Sequence[Any]) -> list[int]:
         if isinstance(part, PromptObject):
             part = part.prompt_string
         if isinstance(part, str):
-            tokens += engine.vocab.tokenize(part, special=i == 0, parse_special=True)
+            tokens += engine.tokenize(part, special=i == 0)
         elif isinstance(part, int):
             tokens.append(part)
         else:

@@ -1,0 +1,27 @@
+"""A request inside the engine: the data that came in, and what only this process has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paceline.engine.constrained import Grammar
+from paceline.engine.request import Event, Request
+
+StopCheck = Callable[[int], bool]
+
+
+@dataclass(slots=True)
+class ActiveRequest:
+    """`emit` is called on the engine's thread and must not block.
+
+    `stop` sees each token of the answer once, in order, and answers whether to end after it. `over` is set when another
+    request of the same group is done.
+    """
+
+    request: Request
+    emit: Callable[[Event], None]
+    stop: StopCheck | None = None
+    grammar: Grammar | None = None
+    cancelled: bool = False
+    over: bool = False

@@ -1,0 +1,154 @@
+"""The child process: one engine on a line to its front. `python -m paceline.process.child FD` is started by
+`supervisor`, never by people."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from paceline.engine.request import Event, Request, failed
+from paceline.process.local import LocalEngine
+from paceline.process.messages import (
+    Call,
+    Cancel,
+    Close,
+    Events,
+    Line,
+    Logged,
+    Open,
+    Progress,
+    Raised,
+    Ready,
+    Refused,
+    Returned,
+    Submit,
+    ToChild,
+    child_line,
+)
+from paceline.text.vocabulary import table_of
+
+N_ANSWERING = 4
+QUESTIONS = ("tokenize", "embed", "status", "save_slot", "restore_slot", "erase_slot")
+
+
+class Outbox:
+    """Events of a step, sent together when it is over."""
+
+    def __init__(self, line: Line[ToChild]) -> None:
+        self._line = line
+        self._events: list[tuple[int, Event]] = []
+        self._lock = threading.Lock()
+
+    def add(self, id: int, event: Event) -> None:
+        with self._lock:
+            self._events.append((id, event))
+
+    def flush(self) -> None:
+        with self._lock:
+            events, self._events = self._events, []
+        if events:
+            with suppress(OSError):
+                self._line.send(Events(events))
+
+
+class LogLine(logging.Handler):
+    """The log goes to the front, which knows where people want it."""
+
+    def __init__(self, line: Line[ToChild]) -> None:
+        super().__init__()
+        self._line = line
+        self.setFormatter(logging.Formatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            self._line.send(Logged(record.name, record.levelno, self.format(record)))
+
+
+class Child:
+    """Takes messages one by one. Grammars are compiled, and questions answered, on threads of their own: neither keeps
+    the next message waiting."""
+
+    def __init__(self, line: Line[ToChild], opening: Open) -> None:
+        self._line = line
+        self._outbox = Outbox(line)
+        self._compiling = ThreadPoolExecutor(1, "paceline-grammars")
+        self._answering = ThreadPoolExecutor(N_ANSWERING, "paceline-questions")
+        self.engine = LocalEngine(opening.settings, self._progress, after_step=self._outbox.flush)
+        vocabulary = table_of(self.engine.vocabulary) if opening.wants_vocabulary else None
+        line.send(Ready(self.engine.info, vocabulary))
+
+    def _progress(self, share: float) -> None:
+        self._line.send(Progress(share))
+
+    def take(self, message: Submit | Cancel | Call) -> None:
+        match message:
+            case Submit(request) if request.grammar:
+                self._compiling.submit(self._submit, request)
+            case Submit(request):
+                self._submit(request)
+            case Cancel(id):
+                self.engine.cancel(id)
+            case Call():
+                self._answering.submit(self._answer, message)
+
+    def _submit(self, request: Request) -> None:
+        try:
+            self.engine.submit(request, partial(self._outbox.add, request.id))
+        except Exception as error:
+            self._outbox.add(request.id, failed(error))
+            self._outbox.flush()
+
+    def _answer(self, call: Call) -> None:
+        assert call.name in QUESTIONS, call.name
+        method: Callable[..., Any] = getattr(self.engine, call.name)
+        try:
+            answer: Returned | Raised = Returned(call.id, method(*call.args))
+        except Exception as error:
+            answer = Raised(call.id, type(error).__name__, str(error))
+        with suppress(OSError):
+            self._line.send(answer)
+
+
+def serve(line: Line[ToChild]) -> None:
+    """From the first message to the last, or until the front is gone."""
+    messages = iter(line)
+    opening = next(messages, None)
+    if not isinstance(opening, Open):
+        return
+    log = logging.getLogger("paceline")
+    log.addHandler(LogLine(line))
+    log.setLevel(opening.log_level)
+    try:
+        child = Child(line, opening)
+    except Exception as error:
+        line.send(Refused(type(error).__name__, str(error)))
+        return
+    for message in messages:
+        if isinstance(message, Close):
+            break
+        assert not isinstance(message, Open)
+        child.take(message)
+    child.engine.close()
+
+
+def main() -> None:
+    """The front hears Ctrl-C and SIGTERM and says when to end; it may need us to finish answers first."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):
+        serve(child_line(socket.socket(fileno=int(sys.argv[1]))))
+    sys.stderr.flush()
+    os._exit(0)  # a grammar may still be compiling, and nobody waits for it
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The engine in this process: requests in as data, events out, with what only a process of its own can hold between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from paceline.config import Settings
+from paceline.drafters.base import Drafter
+from paceline.engine.active import ActiveRequest
+from paceline.engine.core import Core
+from paceline.engine.drafting import Drafting
+from paceline.engine.loop import EngineLoop
+from paceline.engine.request import Event, Failed, Finished, Request
+from paceline.engine.slot import Slot
+from paceline.engine.warmup import IdleMeasuring, Measurement
+from paceline.llama.embedder import Embedder
+from paceline.llama.lib import devices
+from paceline.llama.shared import SharedModels
+from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus, Status
+from paceline.process.grammars import Grammars
+from paceline.process.parts import Parts
+from paceline.text.stops import stop_check
+
+
+class LocalEngine:
+    """A model ready to write. Opening loads it. `after_step` is called on the engine's thread after each step."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_progress: OnProgress | None = None,
+        drafters: Sequence[Drafter] = (),
+        shared: SharedModels | None = None,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
+        self.parts = parts = Parts(settings, on_progress, drafters, shared)
+        self.vocabulary = vocab = parts.model.vocab
+        layout = parts.exactness.layout if parts.exactness else None
+        drafting = Drafting(parts.drafters, parts.policy, vocab.eog)
+        self.core = Core(parts.context, vocab, drafting, settings.engine, layout)
+        self.info = self._info()
+        self.grammars = Grammars(vocab)
+        self._active: dict[int, ActiveRequest] = {}
+        self._closed = False
+        self.loop = EngineLoop(self.core, self._idle_measuring(), after_step)
+
+    def _info(self) -> Info:
+        parts, model = self.parts, self.parts.model
+        return Info(
+            description=model.description,
+            limits=self.core.limits,
+            n_ctx_train=model.n_ctx_train,
+            n_embd=model.n_embd,
+            n_params=model.n_params,
+            n_bytes=model.n_bytes,
+            chat_template=model.chat_template,
+            drafters=tuple(self.core.drafting.stats),
+            devices=tuple(devices()),
+            speculation_off=parts.speculation_off,
+            exactness=str(parts.exactness) if parts.exactness else None,
+        )
+
+    def _idle_measuring(self) -> IdleMeasuring | None:
+        parts = self.parts
+        if parts.planner is None:
+            return None
+        measured = [(Measurement(parts.context, parts.planner.target), self.core.idle_place)]
+        drafter = next((drafter for drafter in parts.drafters if drafter.costs is parts.draft_costs), None)
+        if parts.draft and drafter:
+            measured.append((Measurement(parts.draft, parts.draft_costs), drafter.idle_place))
+        return IdleMeasuring(measured)
+
+    # -- requests
+
+    @property
+    def health(self) -> Health:
+        return Health()
+
+    def submit(self, request: Request, on_event: OnEvent) -> None:
+        """Compiles its grammar, which may take a while, and raises what is wrong with it."""
+        self.core.limits.check(request)
+        grammar = self.grammars.matcher(request.grammar) if request.grammar else None
+        active = ActiveRequest(request, self._watched(request.id, on_event), self._stop(request), grammar)
+        self._active[request.id] = active
+        try:
+            self.loop.submit(active)
+        except BaseException:
+            self._active.pop(request.id, None)
+            raise
+
+    def _stop(self, request: Request) -> Callable[[int], bool] | None:
+        return stop_check(self.vocabulary.piece, request.stop) if request.stop else None
+
+    def _watched(self, id: int, on_event: OnEvent) -> OnEvent:
+        """Forgets the request with its last event."""
+
+        def emit(event: Event) -> None:
+            if isinstance(event, Finished | Failed):
+                self._active.pop(id, None)
+            on_event(event)
+
+        return emit
+
+    def cancel(self, id: int) -> None:
+        active = self._active.get(id)
+        if active:
+            active.cancelled = True
+
+    # -- questions
+
+    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
+        return self.vocabulary.tokenize(text, special=special, parse_special=parse_special)
+
+    def embed(self, tokens: list[int]) -> list[float]:
+        return self.loop.call(lambda: list(self._embedder.embed(tokens).tolist()))
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        """A context beside the one that writes, opened when it is first wanted."""
+        return Embedder(self.parts.model, self.parts.settings.context)
+
+    def status(self) -> Status:
+        return self.loop.call(self._status)
+
+    def _status(self) -> Status:
+        core = self.core
+        return Status(
+            n_steps=core.n_steps,
+            seconds=core.seconds,
+            n_waiting=len(core.queue),
+            slots=[slot_status(slot) for slot in core.slots],
+            drafters=[stats.copy() for stats in core.drafting.stats.values()],
+            planned=self.parts.policy.planned_seconds,
+            why=self._why(),
+        )
+
+    def _why(self) -> dict[str, Any]:
+        draft_ms = {n: 1e3 * s for n, s in self.parts.draft_costs.sizes.items()}
+        return {**self.parts.policy.explain(), "draft_ms": draft_ms}
+
+    # -- slots, between requests
+
+    def save_slot(self, slot: int, path: str) -> tuple[int, int]:
+        """What drafters have computed goes beside the target's memory."""
+
+        def save() -> tuple[int, int]:
+            tokens = self.core.idle_tokens(slot)
+            n_bytes = self.parts.context.save(slot, tokens, path)
+            for drafter in self.parts.drafters:
+                drafter.save(slot, f"{path}.{drafter.name}")
+            return len(tokens), n_bytes
+
+        return self.loop.call(save)
+
+    def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
+        def restore() -> tuple[int, int]:
+            self.core.forget(slot)
+            tokens, n_bytes = self.parts.context.load(slot, path)
+            self.core.remember(slot, tokens)
+            for drafter in self.parts.drafters:
+                if Path(f"{path}.{drafter.name}").exists():
+                    drafter.load(slot, f"{path}.{drafter.name}")
+            return len(tokens), n_bytes
+
+        return self.loop.call(restore)
+
+    def erase_slot(self, slot: int) -> int:
+        return self.loop.call(lambda: self.core.forget(slot))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.loop.close()
+        if "_embedder" in self.__dict__:
+            self._embedder.close()
+        self.parts.close()
+
+
+def slot_status(slot: Slot) -> SlotStatus:
+    request = slot.request.id if slot.busy else None
+    return SlotStatus(slot.seq, request, len(slot.tokens), slot.n_generated if slot.busy else 0)

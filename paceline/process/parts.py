@@ -1,0 +1,166 @@
+"""What an engine is put together from: models, contexts, drafters, a policy with this machine's costs. Opened in order,
+closed in the opposite one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from paceline import models
+from paceline.config import ModelParams, Settings
+from paceline.drafters import registry
+from paceline.drafters.base import Drafter, Resources
+from paceline.drafters.draft_model import DraftModel, check_vocab
+from paceline.drafters.names import canonical
+from paceline.engine.warmup import warm_up
+from paceline.engine.worker import WORKER
+from paceline.errors import ConfigError
+from paceline.llama.context import Context
+from paceline.llama.model import Model
+from paceline.llama.shared import SharedModels
+from paceline.planner.base import Policy
+from paceline.planner.costs import CostCurve
+from paceline.planner.fixed import FixedPolicy
+from paceline.planner.planner import Planner
+from paceline.planner.policy import AutoPolicy
+from paceline.process.base import OnProgress
+from paceline.process.opening import Finding, open_exactly
+from paceline.process.probe import POOR, probe, question
+from paceline.text.chat import ChatTemplate
+
+log = logging.getLogger("paceline")
+
+MEASURING = 0.55  # seconds for the target's cost curve, before the first request
+READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
+USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
+LARGE = 128  # tokens in a batch where each costs as little as it ever will
+HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
+RECURRENT = "speculation is off: {} has a recurrent memory, which cannot take back a rejected draft"
+USELESS = "{} says what the target says in {:.0f} % of a test text: it will hardly ever draft. A smaller model of the \
+target's own family does better."
+
+
+class Parts:
+    """`exactness` says by which batches the target is exact, in exact mode. `drafters` of somebody's own are asked
+    before ours."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_progress: OnProgress | None = None,
+        drafters: Sequence[Drafter] = (),
+        shared: SharedModels | None = None,
+    ) -> None:
+        self.settings = settings
+        self._shared = shared
+        self._stack = ExitStack()
+        self.draft_costs = CostCurve()
+        self.speculation_off: str | None = None
+        try:
+            self._open(on_progress, drafters)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, on_progress: OnProgress | None, own: Sequence[Drafter]) -> None:
+        params = self.settings.engine
+        types = canonical(params.spec_types)
+        self.exactness = self._open_target(on_progress)
+        self.draft = self._open_draft() if registry.need_draft(types) else None
+        if types and not self.model.can_roll_back:
+            types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
+        wanted = params.spec_policy == "auto" and bool(types or own)
+        self.planner = self._planner() if wanted else None
+        self.policy = self._policy()
+        resources = Resources(params.drafters, self.model, self.draft, self.draft_costs, self._n_worth())
+        self.drafters = [*own, *registry.build(types, resources)]
+        if self.speculation_off:
+            log.warning("%s", self.speculation_off)
+
+    def _open_target(self, on_progress: OnProgress | None) -> Finding | None:
+        """Model and context; in exact mode also by which batches they are exact."""
+        settings = self.settings
+        shape = replace(settings.context, n_seqs=settings.engine.n_slots)
+        if not settings.engine.exact:
+            self.model = self._model(settings.model, on_progress)
+            self.context = self._stack.enter_context(Context(self.model, shape))
+            return None
+        shape = replace(shape, kv_unified=False, flash_attn=True)
+        opening, found = open_exactly(settings.model, shape, on_progress, self._shared)
+        self._stack.callback(opening.close)
+        self.model, self.context = opening.model, opening.context
+        return found
+
+    def _open_draft(self) -> Context:
+        """The draft's context holds one window per slot, whatever the target's size."""
+        settings = self.settings
+        if settings.draft is None:
+            raise ConfigError("draft-simple needs a draft model: give one with -md")
+        params = settings.engine.drafters.draft_model
+        model = self._model(settings.draft)
+        check_vocab(self.model.vocab, model.vocab)
+        window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
+        n_slots = settings.engine.n_slots
+        shape = replace(settings.draft_context, n_seqs=n_slots, n_ctx=window * n_slots)
+        context = replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
+        return self._stack.enter_context(Context(model, context))
+
+    def _model(self, params: ModelParams, on_progress: OnProgress | None = None) -> Model:
+        """Our own to free, or one of those that are shared."""
+        if self._shared:
+            return self._shared.get(params, on_progress)
+        return self._stack.enter_context(Model(params, on_progress))
+
+    # -- the policy
+
+    def _planner(self) -> Planner:
+        """With this machine's cost curves, measured now or kept from an earlier run."""
+        target = self._curve(self.context, MEASURING)
+        if self.draft:
+            self.draft_costs = self._curve(self.draft, MEASURING / 4)
+        return Planner(target, least=self.exactness.layout.least if self.exactness else 0)
+
+    def _policy(self) -> Policy:
+        """A planner's, or the flags taken literally."""
+        if self.planner is None:
+            return FixedPolicy()
+        policy = AutoPolicy(self.planner)
+        if self.draft:
+            self._probe(self.draft, policy)
+        return policy
+
+    def _curve(self, context: Context, seconds: float) -> CostCurve:
+        path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
+        curve = CostCurve.load(path, context.about)
+        WORKER.call(lambda: warm_up(context, curve, seconds))
+        self._stack.callback(lambda: curve.save(path, context.about))
+        return curve
+
+    def _probe(self, draft: Context, policy: AutoPolicy) -> None:
+        """Tell the policy how far the draft model can be trusted, and people if it cannot."""
+        source, vocab = self.model.chat_template, self.model.vocab
+        asked = question(vocab, (lambda: ChatTemplate.of(source, vocab)) if source else None)
+        opinions = WORKER.call(lambda: probe(self.context, draft, asked, vocab.eog))
+        policy.set_agreement(DraftModel.name, opinions, self.draft_costs.predict(1))
+        agreement = policy.agreement.get(DraftModel.name, 1.0)
+        if agreement < POOR:
+            self.speculation_off = USELESS.format(Path(draft.model.path).name, 100 * agreement)
+
+    def _n_worth(self) -> Callable[[int], int] | None:
+        return worth_reading(self.planner, self.draft_costs) if self.planner and self.draft else None
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def worth_reading(planner: Planner, draft: CostCurve) -> Callable[[int], int]:
+    """How many tokens of a prompt the draft model should read for an answer of this length; never a handful."""
+
+    def n_worth(n_left: int) -> int:
+        seconds = READING * min(n_left, USUAL_ANSWER) * planner.plain_seconds / planner.n_slots
+        return max(HANDFUL, int(seconds * LARGE / max(1e-9, draft.predict(LARGE))))
+
+    return n_worth

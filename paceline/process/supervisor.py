@@ -1,0 +1,324 @@
+"""The engine in a child process, and what happens when that dies: another is started, and every request goes on where
+it was. The front keeps what it takes for that: the request, and the tokens written so far."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+import msgspec
+
+from paceline.config import Settings
+from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Resume, Started, Timings, failed
+from paceline.errors import EngineClosed, EngineDied, PacelineError, named
+from paceline.process.base import Health, Info, OnEvent, OnProgress, Status
+from paceline.process.handle import Handle
+from paceline.process.messages import Call, Cancel, Events, Raised, Returned, Submit, ToChild, ToFront
+from paceline.text.vocabulary import Vocabulary
+
+log = logging.getLogger("paceline")
+
+GUILTY = 3  # deaths without progress between them, after which a request is given up
+SUSPECT = 2  # after which it runs alone
+KILLED = 0.5  # what being killed from outside counts for: it need not be a request's fault
+N_STARTS = 8  # of which none succeeds, before requests are given up
+N_REFUSALS = 3
+DELAYS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+CLOSING = 10.0  # seconds
+
+
+class Pending(Protocol):
+    """Something that the child was asked and has not finished."""
+
+    guilt: float
+    sent: bool
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def at_work(self) -> bool:
+        """Whether the child may have been busy with it when it died."""
+
+    def message(self) -> ToChild:
+        """What to tell a child that knows nothing of it."""
+
+    def give_up(self, error: PacelineError) -> None:
+        """Tell whoever waits."""
+
+
+@dataclass(slots=True)
+class Live:
+    """A request at work or waiting."""
+
+    request: Request
+    on_event: OnEvent
+    tokens: list[int] = field(default_factory=list)
+    timings: Timings = field(default_factory=Timings)
+    started: bool = False
+    cancelled: bool = False
+    guilt: float = 0.0
+    sent: bool = False
+
+    @property
+    def id(self) -> int:
+        return self.request.id
+
+    @property
+    def at_work(self) -> bool:
+        return self.started or self.request.grammar is not None
+
+    def message(self) -> ToChild:
+        self.started = False
+        if not self.tokens:
+            return Submit(self.request)
+        return Submit(msgspec.structs.replace(self.request, resume=Resume(self.tokens, self.timings)))
+
+    def hear(self, event: Event) -> bool:
+        """Note what it takes to go on after this; says whether it got further."""
+        if isinstance(event, Started):
+            self.started = True
+        elif isinstance(event, Emitted):
+            self.tokens += [token.id for token in event.tokens]
+            self.timings = event.timings
+            return True
+        return False
+
+    def give_up(self, error: PacelineError) -> None:
+        self.on_event(failed(error, self.timings))
+
+
+@dataclass(slots=True)
+class Question:
+    """A call that somebody waits for."""
+
+    id: int
+    name: str
+    args: tuple[Any, ...]
+    future: Future[Any] = field(default_factory=Future)
+    guilt: float = 0.0
+    sent: bool = False
+    at_work: bool = True
+
+    def message(self) -> ToChild:
+        return Call(self.id, self.name, self.args)
+
+    def give_up(self, error: PacelineError) -> None:
+        self.future.set_exception(error)
+
+
+class ChildEngine:
+    """Looks like an engine; is a child process and a thread that reads what it says."""
+
+    def __init__(self, settings: Settings, on_progress: OnProgress | None = None) -> None:
+        self._settings = settings
+        self._pending: dict[int, Pending] = {}
+        self._alone: Pending | None = None
+        self._numbers = count(1)
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._n_restarts = 0
+        self._reason = ""
+        self._failing = ""
+        self._handle: Handle | None = None
+        self._starting = handle = Handle()
+        try:
+            ready = handle.open(settings, on_progress, wants_vocabulary=True)
+        except BaseException:
+            handle.end()
+            raise
+        assert ready.vocabulary
+        self.info: Info = ready.info
+        self.vocabulary: Vocabulary = ready.vocabulary
+        self._handle = handle
+        self._thread = threading.Thread(target=self._run, args=(handle,), name="paceline-supervisor", daemon=True)
+        self._thread.start()
+
+    @property
+    def health(self) -> Health:
+        return Health(self._handle is not None, self._n_restarts, self._failing or self._reason)
+
+    @property
+    def pid(self) -> int | None:
+        """The child's."""
+        handle = self._handle
+        return handle.pid if handle else None
+
+    # -- what is asked
+
+    def submit(self, request: Request, on_event: OnEvent) -> None:
+        self._add(Live(request, on_event))
+
+    def cancel(self, id: int) -> None:
+        with self._lock:
+            live = self._pending.get(id)
+            if isinstance(live, Live):
+                live.cancelled = True
+                if live.sent and self._handle:
+                    self._handle.send(Cancel(id))
+
+    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
+        return list(self._ask("tokenize", text, special, parse_special))
+
+    def embed(self, tokens: list[int]) -> list[float]:
+        return list(self._ask("embed", tokens))
+
+    def status(self) -> Status:
+        return msgspec.convert(self._ask("status"), Status)
+
+    def save_slot(self, slot: int, path: str) -> tuple[int, int]:
+        n_tokens, n_bytes = self._ask("save_slot", slot, path)
+        return n_tokens, n_bytes
+
+    def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
+        n_tokens, n_bytes = self._ask("restore_slot", slot, path)
+        return n_tokens, n_bytes
+
+    def erase_slot(self, slot: int) -> int:
+        return int(self._ask("erase_slot", slot))
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        question = Question(-next(self._numbers), name, args)
+        self._add(question)
+        return question.future.result()
+
+    def _add(self, pending: Pending) -> None:
+        with self._lock:
+            if self._closing.is_set():
+                raise EngineClosed("the engine is closed")
+            if self._failing:
+                raise EngineDied(self._failing)
+            self._pending[pending.id] = pending
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Everything that the child was not told yet; while a suspect runs alone, that one only."""
+        if self._handle is None:
+            return
+        for pending in [self._alone] if self._alone else list(self._pending.values()):
+            if not pending.sent:
+                pending.sent = True
+                self._handle.send(pending.message())
+                if isinstance(pending, Live) and pending.cancelled:
+                    self._handle.send(Cancel(pending.id))
+
+    # -- what is heard
+
+    def _run(self, handle: Handle | None) -> None:
+        while handle:
+            for message in handle.messages():
+                self._hear(message)
+            reason = handle.end()
+            with self._lock:
+                self._handle = None
+            if self._closing.is_set():
+                break
+            self._blame(reason, KILLED if handle.was_killed else 1.0)
+            handle = self._restart()
+        self._give_up_all(EngineClosed("the engine was closed"))
+
+    def _hear(self, message: ToFront) -> None:
+        match message:
+            case Events(events):
+                for id, event in events:
+                    self._hear_event(id, event)
+            case Returned(id, value):
+                self._conclude(id, lambda future: future.set_result(value))
+            case Raised(id, kind, text):
+                self._conclude(id, lambda future: future.set_exception(named(kind, text)))
+            case _:
+                log.warning("the engine's process said %s out of turn", type(message).__name__)
+
+    def _hear_event(self, id: int, event: Event) -> None:
+        live = self._pending.get(id)
+        if not isinstance(live, Live):
+            return
+        progress = live.hear(event)
+        if isinstance(event, Finished | Failed):
+            with self._lock:
+                self._pending.pop(id, None)
+        if live.guilt and (progress or isinstance(event, Finished | Failed)):
+            self._acquit(live)
+        live.on_event(event)
+
+    def _conclude(self, id: int, conclude: Callable[[Future[Any]], None]) -> None:
+        with self._lock:
+            question = self._pending.pop(id, None)
+        if isinstance(question, Question):
+            self._acquit(question)
+            conclude(question.future)
+
+    # -- what happens when it dies
+
+    def _blame(self, reason: str, weight: float) -> None:
+        """Whoever was at work may be the cause. One that was so too often is given up; the others are not."""
+        with self._lock:
+            self._n_restarts += 1
+            self._reason = reason
+            log.error("the engine's process ended (%s); starting another", reason)
+            for pending in list(self._pending.values()):
+                pending.guilt += weight if pending.sent and pending.at_work else 0.0
+                pending.sent = False
+                if pending.guilt >= GUILTY:
+                    del self._pending[pending.id]
+                    pending.give_up(
+                        EngineDied(f"the engine's process ended {GUILTY} times over this request; the last: {reason}")
+                    )
+            self._alone = self._next_suspect()
+
+    def _acquit(self, pending: Pending) -> None:
+        """It got further than last time, so it was not the cause; if it ran alone for that, the next does, or all."""
+        with self._lock:
+            pending.guilt = 0.0
+            if pending is self._alone:
+                self._alone = self._next_suspect()
+                self._send_waiting()
+
+    def _next_suspect(self) -> Pending | None:
+        return next((pending for pending in self._pending.values() if pending.guilt >= SUSPECT), None)
+
+    def _restart(self) -> Handle | None:
+        """Another child, however long it takes; None when nobody wants one any more."""
+        n_deaths = n_refusals = 0
+        while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
+            self._starting = handle = Handle()
+            try:
+                handle.open(self._settings, None, wants_vocabulary=False)
+                return self._take_over(handle)
+            except EngineDied as error:
+                n_deaths, why = n_deaths + 1, str(error)
+            except PacelineError as error:
+                handle.end()
+                n_refusals, why = n_refusals + 1, f"the engine cannot be started again: {error}"
+            if n_deaths >= N_STARTS or n_refusals >= N_REFUSALS:
+                with self._lock:
+                    self._failing = why
+                self._give_up_all(EngineDied(why))
+        return None
+
+    def _take_over(self, handle: Handle) -> Handle:
+        with self._lock:
+            self._handle, self._failing = handle, ""
+            self._send_waiting()
+        return handle
+
+    def _give_up_all(self, error: PacelineError) -> None:
+        with self._lock:
+            given_up, self._pending = list(self._pending.values()), {}
+            self._alone = None
+        for pending in given_up:
+            pending.give_up(error)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing.set()
+            handle = self._handle
+        if handle:
+            handle.close(CLOSING)
+        else:
+            self._starting.kill()
+        self._thread.join()

@@ -1,0 +1,157 @@
+"""From the engine's steps to a reply: what running texts add, as it comes, in server-sent events or folded to one
+object. Three hands on the way of a token: `Steps` takes it, a `Reply` words it, `sse.EventStream` sends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+from fastapi import Request
+from starlette.responses import Response
+
+from paceline.errors import EngineClosed
+from paceline.generation import Chunk, Finish, Piece
+from paceline.server.errors import Json
+from paceline.server.service import Choice
+from paceline.server.sse import ClientGone, EventStream, event, unless_gone
+
+CLIENT_GONE = 499
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step of the engine added to one choice. The last step of a choice has its `finish`."""
+
+    index: int
+    text: str = ""
+    pieces: tuple[Piece, ...] = ()
+    finish: Finish | None = None
+
+
+class Reply(Protocol):
+    """How one API words an answer."""
+
+    choices: Sequence[Choice]
+
+    def parts(self, step: Step) -> list[dict[str, Any]]:
+        """What a client that reads a stream is told of this step."""
+
+    def last_parts(self) -> list[dict[str, Any]]:
+        """What it is told when all choices have ended."""
+
+    def last_line(self) -> bytes:
+        """What ends the stream."""
+
+    def whole(self, parts: Sequence[dict[str, Any]]) -> Any:
+        """The reply of a request that did not ask for a stream: a fold over its parts."""
+
+
+class Deadline:
+    """llama-server's t_max_predict_ms: so long after the first token, and not before a line is complete."""
+
+    def __init__(self, ms: int) -> None:
+        self._ms = ms
+        self._first: float | None = None
+        self._line = False
+        self.over = False
+
+    def passed(self, text: str) -> bool:
+        if not self._ms:
+            return False
+        now = perf_counter()
+        self._first = self._first or now
+        self._line = self._line or "\n" in text
+        self.over = self.over or (self._line and 1e3 * (now - self._first) > self._ms)
+        return self.over
+
+
+class Steps:
+    """All choices of a request, each step as it comes. The first error ends them all."""
+
+    def __init__(self, choices: Sequence[Choice]) -> None:
+        self._open = dict(enumerate(choices))
+        self._deadlines = [Deadline(choice.wanted.t_max_predict_ms) for choice in choices]
+
+    async def __aiter__(self) -> AsyncGenerator[Step, None]:
+        """Who stops reading early closes the choices."""
+        ready = asyncio.Event()
+        for choice in self._open.values():
+            choice.generation.notify(ready)
+        while self._open:
+            await ready.wait()
+            ready.clear()
+            for index, choice in list(self._open.items()):
+                for chunk in choice.generation.take():
+                    yield self._step(index, choice, chunk)
+                if choice.generation.finish:
+                    del self._open[index]
+                    yield Step(index, finish=self._finish(index, choice.generation.finish))
+
+    def _step(self, index: int, choice: Choice, chunk: Chunk) -> Step:
+        choice.observe(chunk)
+        if self._deadlines[index].passed(chunk.text):
+            choice.generation.cancel()
+        return Step(index, chunk.text, chunk.pieces)
+
+    def _finish(self, index: int, finish: Finish) -> Finish:
+        """Nobody cancels an answer that is being read, but its deadline and the end of the server."""
+        if finish.reason != "cancelled":
+            return finish
+        if not self._deadlines[index].over:
+            raise EngineClosed("the server is shutting down")
+        return Finish("length", finish.timings)
+
+
+async def lines(reply: Reply) -> AsyncGenerator[bytes, None]:
+    """The reply as server-sent events."""
+    async with aclosing(aiter(Steps(reply.choices))) as steps:
+        async for step in steps:
+            data = b"".join([event(part) for part in reply.parts(step)])
+            if data:
+                yield data
+    yield b"".join([*map(event, reply.last_parts()), reply.last_line()])
+
+
+async def folded(reply: Reply) -> Any:
+    """The reply as one object."""
+    parts: list[dict[str, Any]] = []
+    async with aclosing(aiter(Steps(reply.choices))) as steps:
+        async for step in steps:
+            parts += reply.parts(step)
+    return reply.whole(parts)
+
+
+async def send(request: Request, reply: Reply) -> Response:
+    """However it ends, what was started is closed."""
+    choices = reply.choices
+    try:
+        if choices[0].wanted.stream:
+            return await begun(request, lines(reply), lambda: close(choices))
+        whole = await unless_gone(request, folded(reply))
+    except ClientGone:
+        close(choices)
+        return Response(status_code=CLIENT_GONE)
+    except BaseException:
+        close(choices)
+        raise
+    close(choices)
+    return Json(whole)
+
+
+async def begun(request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> EventStream:
+    """The first event decides: before it an error has a status of its own."""
+    try:
+        first = await unless_gone(request, anext(events))
+    except BaseException:
+        await events.aclose()
+        raise
+    return EventStream(first, events, on_close)
+
+
+def close(choices: Sequence[Choice]) -> None:
+    for choice in choices:
+        choice.close()
