@@ -10,12 +10,13 @@ from paceline import Engine
 from paceline.bench.suite import SUITE, Prompt, load
 from paceline.errors import ConfigError, ModelError
 
+Main = Callable[[], None]
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 DRAFT = SHARED / "models" / "smollm2-135m-draft-12m-q4_0.gguf"
 SPEC_BENCH = SHARED / "data" / "spec_bench_dev.jsonl"
 
 
-def guarded(main: Callable[[], None]) -> None:
+def guarded(main: Main) -> None:
     """Run a benchmark. What it lacks is told in one line, and the exit code is 2."""
     try:
         main()
