@@ -5,6 +5,7 @@ turns   taking turns with batches of 1: what it costs then, and what the 1 besid
 lone    one such batch, then plain steps: what it costs, and the four after it
 
 On a CPU all agree. On a GPU a change of size costs as much again, in this step and the two after it.
+This is the part `curves` of benchmarks.gpu.
 """
 
 from __future__ import annotations
@@ -105,3 +106,7 @@ def as_json(costs: dict[int, Cost]) -> dict[str, Any]:
 
 def rounded(value: float | tuple[float, ...]) -> float | list[float]:
     return [round(each, 4) for each in value] if isinstance(value, tuple) else round(value, 4)
+
+
+if __name__ == "__main__":
+    raise SystemExit("batches: run it with python -m benchmarks.gpu -m model.gguf --parts curves")

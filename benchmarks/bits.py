@@ -1,4 +1,7 @@
-"""Exact mode on this very device: the same tokens whatever drafts, greedy and sampled, alone and beside others?"""
+"""Exact mode on this very device: the same tokens whatever drafts, greedy and sampled, alone and beside others?
+
+The part `exact` of benchmarks.gpu.
+"""
 
 from __future__ import annotations
 
@@ -112,3 +115,7 @@ def table(rows: Sequence[Row]) -> Table:
         same = row.error or f"{row.same}/{row.of}"
         out.add_row(row.drafter, str(row.n_slots), same, first, str(row.n_drafted), share)
     return out
+
+
+if __name__ == "__main__":
+    raise SystemExit("bits: run it with python -m benchmarks.gpu -m model.gguf --parts exact")

@@ -1,24 +1,46 @@
-"""What the benchmarks share: where models and prompts are, and how a prompt becomes a chat."""
+"""What the benchmarks share: where models and prompts are, what to say when one is not there, and chats."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from paceline import Engine
 from paceline.bench.suite import SUITE, SuitePrompt, load
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, ModelError
 from paceline.process.local import LocalEngine
 
+Main = Callable[[], None]
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 DRAFT = SHARED / "models" / "smollm2-135m-draft-12m-q4_0.gguf"
 SPEC_BENCH = SHARED / "data" / "spec_bench_dev.jsonl"
 
 
-def draft_model() -> str:
-    """The draft model to measure with."""
-    if not DRAFT.exists():
-        raise ConfigError(f"no draft model at {DRAFT.name}; give one with --draft")
-    return str(DRAFT)
+def guarded(main: Main) -> None:
+    """Run a benchmark. What it lacks is told in one line, and the exit code is 2."""
+    try:
+        main()
+    except (ConfigError, ModelError) as error:
+        print(f"{Path(sys.argv[0]).stem}: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def draft_model(given: str | None = None) -> str:
+    """The draft model to measure with: the one given, else ours beside the clone."""
+    if given is None and not DRAFT.is_file():
+        where = DRAFT.relative_to(SHARED.parent)
+        raise ConfigError(
+            f"needs a draft model for SmolLM2-135M-Instruct: give one with --draft, or put it at ../{where}"
+        )
+    return needed(given or str(DRAFT), "the draft model")
+
+
+def needed(path: str | Path, what: str) -> str:
+    """The path of a file that has to be there."""
+    if not Path(path).is_file():
+        raise ConfigError(f"needs {what}, and there is no file {path}")
+    return str(path)
 
 
 def prompts(n: int) -> list[SuitePrompt]:

@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.common import draft_model
+from benchmarks.common import draft_model, guarded, needed
 from paceline import Engine, Generation
 from paceline.bench.suite import SUITE
 from paceline.config import (
@@ -107,8 +107,12 @@ def run(settings: Settings, label: str, texts: list[str], n: int, console: Conso
 
 
 def subjects(args: argparse.Namespace) -> list[Subject]:
-    draft = args.draft or draft_model()
-    paths = {Path(args.model).stem: args.model} if args.model else {k: demo_copy(k)[0] for k in args.kinds.split(",")}
+    draft = draft_model(args.draft)
+    paths = (
+        {Path(args.model).stem: needed(args.model, "the model")}
+        if args.model
+        else {k: demo_copy(k)[0] for k in args.kinds.split(",")}
+    )
     return [
         Subject(name, ModelParams(path=path, n_gpu_layers=args.n_gpu_layers), draft, args.threads)
         for name, path in paths.items()
@@ -186,4 +190,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -30,11 +29,11 @@ from rich.console import Console
 
 import paceline
 from benchmarks import batches, bits, steps
+from benchmarks.common import guarded, needed
 from paceline.bench import jobs, report, suite
 from paceline.bench.methods import parse_all
 from paceline.bench.run import Plan, opener, run
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams, Settings
-from paceline.errors import ConfigError
 from paceline.library import default_types
 from paceline.llama.lib import system, versions
 from paceline.llama.shared import SharedModels
@@ -208,10 +207,10 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 def main(words: list[str] | None = None) -> None:
     args = arguments(words)
-    try:
-        result = measure(args, Console(width=WIDTH, highlight=False))
-    except ConfigError as error:
-        sys.exit(f"gpu: {error}")
+    needed(args.model, "a model")
+    if args.draft:
+        needed(args.draft, "a draft model")
+    result = measure(args, Console(width=WIDTH, highlight=False))
     brief = {name: without_samples(value) for name, value in result.items()}
     print(json.dumps(brief), flush=True)
 
@@ -221,4 +220,4 @@ def without_samples(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

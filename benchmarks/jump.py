@@ -17,7 +17,7 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, inside, prompts
+from benchmarks.common import chat, draft_model, guarded, inside, prompts
 from paceline import Engine
 from paceline.models import demo_copy
 
@@ -66,9 +66,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", default="Q8_0")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--draft", help="draft model of the same vocabulary")
     args = parser.parse_args()
+    draft = draft_model(args.draft)
     path, _ = demo_copy(args.kind)
-    with Engine(path, draft=draft_model(), n_ctx=4096, n_threads=2) as engine:
+    with Engine(path, draft=draft, n_ctx=4096, n_threads=2) as engine:
         watch = Watch(engine)
         texts = [prompt.text for prompt in prompts(24)]
         start = perf_counter()
@@ -97,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

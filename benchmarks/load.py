@@ -24,7 +24,7 @@ from urllib.request import urlopen
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import chat
+from benchmarks.common import chat, guarded
 from paceline import Engine
 from paceline.models import demo_copy
 
@@ -312,4 +312,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

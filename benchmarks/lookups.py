@@ -6,14 +6,15 @@ python -m benchmarks.lookups texts.json
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.common import guarded
 from benchmarks.replay import Text, load, n_right
 from paceline.config import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
 from paceline.drafters.base import Drafter, DraftRequest, Resources
@@ -68,7 +69,9 @@ def walk(drafter: Drafter, texts: list[Text]) -> dict[str, float]:
 
 
 def main() -> None:
-    texts = load(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("texts", type=Path, help="written by `python -m benchmarks.replay --record FILE`")
+    texts = load(parser.parse_args().texts)
     table = Table("drafter", "accepted per call", "tokens per call", "acceptance", "drafted per call")
     result: dict[str, Any] = {"n_texts": len(texts), "n_tokens": sum(len(text.written) for text in texts)}
     for label, (name, settings) in VARIANTS.items():
@@ -79,4 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, prompts
+from benchmarks.common import chat, draft_model, guarded, prompts
 from paceline import Engine
 from paceline.engine import drafting
 from paceline.models import demo_copy
@@ -64,15 +64,15 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=64)
     parser.add_argument("--temp", type=float, default=0.8)
     parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--draft", help="draft model of the same vocabulary")
     args = parser.parse_args()
+    draft = draft_model(args.draft)
     texts = [prompt.text for prompt in prompts(args.prompts)]
     path, _ = demo_copy(args.kind)
     shared: Callable[..., Any] = drafting.noise_of
     table = Table("draft", "acceptance", "tokens per step", "drafted")
     result: dict[str, Any] = {}
-    with Engine(
-        path, draft=draft_model(), n_ctx=4096, n_threads=2, spec_types=["draft-simple"], spec_policy="fixed"
-    ) as engine:
+    with Engine(path, draft=draft, n_ctx=4096, n_threads=2, spec_types=["draft-simple"], spec_policy="fixed") as engine:
         for name, noise in (("shared noise", shared), ("greedy", lambda *_: None)):
             drafting.noise_of = noise
             row = result[name] = acceptance(engine, texts, args.n, args.temp)
@@ -85,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -5,6 +5,7 @@ python -m benchmarks.planner
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ def measure(machine: str, n_slots: int) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     table = Table("slots", *(f"{name}, µs a step" for name in ("Q8_0", "H200-F16")))
     result = {n: {name: measure(name, n) for name in ("Q8_0", "H200-F16")} for n in (1, 2, 4, 8)}
     for n, row in result.items():

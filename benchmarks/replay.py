@@ -26,13 +26,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, inside, prompts
+from benchmarks.common import chat, draft_model, guarded, inside, needed, prompts
 from paceline import Engine
 from paceline.config import SamplingParams, SuffixParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.proposal import Proposal
 from paceline.drafters.suffix import Suffix
 from paceline.engine.drafting import noise_of
+from paceline.errors import ConfigError
 from paceline.models import demo_copy
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 from paceline.planner.costs import CostCurve
@@ -44,6 +45,7 @@ MS = 1e-3
 N_DRAFT = 16
 WIDTH = 140
 MODEL = "draft-simple"
+RECORDED = "answers recorded with `python -m benchmarks.replay --record FILE`"
 MEASURED = (1, 2, 4, 8, 16, 32)
 
 
@@ -108,11 +110,11 @@ class Text:
 # -- recording
 
 
-def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
+def record(path: Path, draft: str, n_prompts: int, n: int, temperature: float) -> None:
     """Texts of the target, and the draft model's own continuation at every place of them."""
     model, _ = demo_copy("F16")
     texts = []
-    with Engine(model, draft=draft_model(), n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
+    with Engine(model, draft=draft, n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
         drafter = inside(engine).core.drafting.drafters[MODEL]
         for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
             tokens = chat(engine, prompt.text)[:1500]
@@ -123,8 +125,8 @@ def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
             rows = []
             for i in range(len(written)):
                 ask = DraftRequest(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
-                draft = drafter.draft([ask])[0]
-                rows.append({"tokens": draft.tokens, "confidence": draft.confidence})
+                guess = drafter.draft([ask])[0]
+                rows.append({"tokens": guess.tokens, "confidence": guess.confidence})
             texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
     path.write_text(json.dumps(texts))
 
@@ -132,7 +134,7 @@ def record(path: Path, n_prompts: int, n: int, temperature: float) -> None:
 def load(path: Path) -> list[Text]:
     texts = []
     suffix = Suffix(SuffixParams())
-    for entry in json.loads(path.read_text()):
+    for entry in json.loads(Path(needed(path, RECORDED)).read_text()):
         text = Text(entry.get("category", ""), entry["prompt"], entry["written"])
         text.drafts[MODEL] = [Draft(r["tokens"], MODEL, r["confidence"]) for r in entry["model"]]
         history = [*text.prompt]
@@ -375,7 +377,8 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path, nargs="*")
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--record", type=Path, help="write answers to this file, with a draft model's opinions")
+    parser.add_argument("--draft", help="draft model of the same vocabulary")
     parser.add_argument("--prompts", type=int, default=36)
     parser.add_argument("-n", type=int, default=160)
     parser.add_argument("--temp", type=float, default=0.0)
@@ -386,8 +389,10 @@ def main() -> None:
     parser.add_argument("--fixed", action="store_true", help="beside settings taken literally")
     args = parser.parse_args()
     if args.record:
-        record(args.record, args.prompts, args.n, args.temp)
+        record(args.record, draft_model(args.draft), args.prompts, args.n, args.temp)
         return
+    if not args.texts:
+        raise ConfigError(f"needs {RECORDED}")
     result: dict[str, Any] = {}
     for path in args.texts:
         texts = load(path)
@@ -408,4 +413,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from benchmarks.common import draft_model, prompts
+from benchmarks.common import draft_model, guarded, prompts
 from paceline import Engine
 from paceline.generation import Generation
 from paceline.library import between_steps
@@ -29,11 +29,11 @@ N_BUSY = 3
 N_COMPARED = 8
 
 
-def open_engine(kind: str, *, plain: bool = False) -> Engine:
+def open_engine(kind: str, draft: str | None = None) -> Engine:
     path, _ = demo_copy(kind)
-    if plain:
+    if draft is None:
         return Engine(path, n_ctx=1024, n_threads=2, spec_types=())
-    return Engine(path, draft=draft_model(), n_ctx=1024, n_threads=2)
+    return Engine(path, draft=draft, n_ctx=1024, n_threads=2)
 
 
 def together(engines: Sequence[Engine], text: str, n: int) -> list[float]:
@@ -51,16 +51,16 @@ def together(engines: Sequence[Engine], text: str, n: int) -> list[float]:
     return [engine.status().seconds - b for engine, b in zip(engines, before, strict=True)]
 
 
-def cold_one(kind: str, at: int, n: int) -> None:
-    with open_engine(kind, plain=True) as none, open_engine(kind) as auto:
+def cold_one(kind: str, draft: str, at: int, n: int) -> None:
+    with open_engine(kind) as none, open_engine(kind, draft) as auto:
         plain, own = together([none, auto], prompts(at + 1)[at].text, n)
     print(json.dumps(plain / own))
 
 
-def cold(kind: str, n_prompts: int, n: int) -> None:
+def cold(kind: str, draft: str, n_prompts: int, n: int) -> None:
     ratios = []
     for at in range(n_prompts):
-        options = ["--kind", kind, "--prompts", str(at), "-n", str(n)]
+        options = ["--kind", kind, "--draft", draft, "--prompts", str(at), "-n", str(n)]
         command = [sys.executable, "-m", "benchmarks.start", "cold-one", *options]
         forget_costs()
         out = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -74,12 +74,12 @@ def forget_costs() -> None:
     shutil.rmtree(cache_folder() / "costs", ignore_errors=True)
 
 
-def busy(kind: str, n_requests: int) -> None:
+def busy(kind: str, draft: str, n_requests: int) -> None:
     texts = [prompt.text for prompt in prompts(n_requests + N_COMPARED)]
     with ExitStack() as stack:
         others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(N_BUSY)]
         try:
-            disturbed = stack.enter_context(open_engine(kind))
+            disturbed = stack.enter_context(open_engine(kind, draft))
         finally:
             for other in others:
                 other.kill()
@@ -87,7 +87,7 @@ def busy(kind: str, n_requests: int) -> None:
         first = disturbed.explain()
         for text in texts[:n_requests]:
             together([disturbed], text, 64)
-        clean = stack.enter_context(open_engine(kind))
+        clean = stack.enter_context(open_engine(kind, draft))
         for text in texts[:n_requests]:
             together([clean], text, 64)
         found = [together([disturbed, clean], text, 128) for text in texts[n_requests:]]
@@ -102,17 +102,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cold", "cold-one", "busy"])
     parser.add_argument("--kind", default="Q8_0")
+    parser.add_argument("--draft", help="draft model of the same vocabulary")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--requests", type=int, default=20)
     parser.add_argument("-n", type=int, default=40)
     args = parser.parse_args()
+    draft = draft_model(args.draft)
+    demo_copy(args.kind)
     if args.what == "busy":
-        busy(args.kind, args.requests)
+        busy(args.kind, draft, args.requests)
     elif args.what == "cold":
-        cold(args.kind, args.prompts, args.n)
+        cold(args.kind, draft, args.prompts, args.n)
     else:
-        cold_one(args.kind, args.prompts, args.n)
+        cold_one(args.kind, draft, args.prompts, args.n)
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

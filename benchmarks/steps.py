@@ -1,4 +1,7 @@
-"""Where the time of a step goes: launching the work, waiting for it and copying, drafting, and Python for the rest."""
+"""Where the time of a step goes: launching the work, waiting for it and copying, drafting, and Python for the rest.
+
+The part `steps` of benchmarks.gpu.
+"""
 
 from __future__ import annotations
 
@@ -118,3 +121,7 @@ def table(rows: Sequence[Anatomy]) -> Table:
         parts = (row.launch, row.waiting, row.drafting, row.python, row.seconds)
         out.add_row(row.method, str(n), f"{row.n_tokens / n:.2f}", *(f"{1e3 * part / n:.3f}" for part in parts))
     return out
+
+
+if __name__ == "__main__":
+    raise SystemExit("steps: run it with python -m benchmarks.gpu -m model.gguf --parts steps")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import chat
+from benchmarks.common import chat, guarded
 from paceline import Engine, Grammar
 from paceline.models import demo_copy
 
@@ -96,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

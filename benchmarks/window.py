@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, inside
+from benchmarks.common import chat, draft_model, guarded, inside
 from paceline import Engine
 from paceline.models import demo_copy
 
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1, help=f"how many texts to write, up to {len(PROMPTS)}")
     parser.add_argument("--long-prompt", type=int, default=0)
     args = parser.parse_args()
-    draft = args.draft or draft_model()
+    draft = draft_model(args.draft)
     result: dict[str, Any] = {}
     table = Table("window", "part", "tokens per step", "draft ms per drafted token", "acceptance", "cache MiB")
     windows = [int(size) for size in args.windows.split(",")]
@@ -136,4 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)
