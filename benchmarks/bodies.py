@@ -16,14 +16,14 @@ STORY = (
 GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
 SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 7, "ignore_eos": True}
 FREE: dict[str, Any] = {"temperature": 0.8, "seed": 11}
-NUMBERS = {"type": "array", "items": {"type": "integer"}, "minItems": 12, "maxItems": 30}
+NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 99}, "minItems": 12, "maxItems": 30}
 RECORD = {
     "type": "object",
     "properties": {"kind": {"enum": ["fox", "ferryman"]}, "numbers": NUMBERS, "sure": {"type": "boolean"}},
     "required": ["kind", "numbers", "sure"],
     "additionalProperties": False,
 }
-LETTERS = 'root ::= word (" " word)+ "."\nword ::= [a-f] [g-m] [n-z]+'
+LETTERS = 'root ::= word (" " word){9,20} "."\nword ::= [a-f] [g-m] [n-z]+'
 
 
 @dataclass(frozen=True, slots=True)
