@@ -138,13 +138,13 @@ def client(server: Server) -> httpx.Client:
 
 
 def ask(http: httpx.Client, kind: Kind, *, stream: bool) -> tuple[bytes, float]:
-    """The reply as it came, and the longest wait for a part of it."""
-    data, pause, last = b"", 0.0, perf_counter()
+    """The reply as it came, and the longest pause once it had begun."""
+    data, pause, last = b"", 0.0, 0.0
     with http.stream("POST", kind.path, json=kind.request(stream=stream)) as reply:
         for part in reply.iter_bytes():
             data += part
             now = perf_counter()
-            pause, last = max(pause, now - last), now
+            pause, last = max(pause, now - (last or now)), now
     if reply.status_code != 200:
         raise Lost(f"status {reply.status_code}: {data.decode(errors='replace')[:200]}")
     return data, pause
