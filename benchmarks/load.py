@@ -1,6 +1,6 @@
-"""The server under load: a crowd, long prompts beside running answers, clients that leave, and what HTTP itself costs.
+"""The server under load: a crowd, long prompts beside running answers, clients that leave.
 
-    python -m benchmarks.load [--kind Q4_1] [--seconds 60] [--clients 64] [--slots 4] [--only crowd,http]
+    python -m benchmarks.load [--kind Q4_1] [--seconds 60] [--clients 64] [--slots 4] [--only crowd,prompts]
 
 The server is a process of its own, the demo model behind it; the clients are as light as clients can be.
 """
@@ -10,22 +10,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import mean, median, quantiles
 from time import perf_counter
 from typing import Any
-from urllib.request import urlopen
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import chat, guarded
-from paceline import Engine
+from benchmarks.common import guarded
+from benchmarks.server import Server, serving
 from paceline.models import demo_copy
 
 SHORT = "Tell me something about the number {}."
@@ -33,60 +30,6 @@ STORY = "Write a long story about a fox who wanted to cross the river."
 N_LONG = 4000
 N_CTX = 16384
 LEAVERS = 200
-
-
-@dataclass(slots=True)
-class Server:
-    """`paceline serve` in a process of its own."""
-
-    process: subprocess.Popen[str]
-    host: str
-    port: int
-
-    def get(self, path: str) -> Any:
-        with urlopen(f"http://{self.host}:{self.port}{path}", timeout=10) as reply:
-            return json.load(reply)
-
-    @property
-    def resident_mb(self) -> float:
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * 4096 / 1e6
-
-    async def free(self, seconds: float = 20.0) -> bool:
-        """Whether all slots are free, or become so."""
-        until = perf_counter() + seconds
-        while perf_counter() < until:
-            stats = await asyncio.to_thread(self.get, "/paceline/stats")
-            if not any(slot["busy"] for slot in stats["slots"]):
-                return True
-            await asyncio.sleep(0.1)
-        return False
-
-
-@contextmanager
-def serving(model: str, n_slots: int, n_ctx: int) -> Iterator[Server]:
-    words = [
-        sys.executable,
-        "-m",
-        "paceline",
-        "serve",
-        "-m",
-        model,
-        "--port",
-        "0",
-        "-np",
-        str(n_slots),
-        "-c",
-        str(n_ctx),
-    ]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr
-        try:
-            line = next(line for line in process.stderr if "ready at" in line)
-            host, port = line.split("http://")[1].split()[0].split(":")
-            yield Server(process, host, int(port))
-        finally:
-            process.terminate()
 
 
 @dataclass(slots=True)
@@ -143,7 +86,7 @@ def messages(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
 
 
-# -- the four questions
+# -- the three questions
 
 
 async def crowd(server: Server, n_clients: int, seconds: float) -> dict[str, Any]:
@@ -198,7 +141,7 @@ async def long_prompts(server: Server, seconds: float) -> dict[str, Any]:
         return gaps
 
     quiet = await streams(beside=False)
-    await server.free()
+    await asyncio.to_thread(server.free)
     busy = await streams(beside=True)
     p99 = [quantiles(gaps, n=100)[98] for gaps in (quiet, busy)]
     return {
@@ -225,44 +168,14 @@ async def leavers(server: Server, n: int) -> dict[str, Any]:
             await asyncio.gather(*(leave(i) for i in range(start, start + 20)))
 
     await wave(0, 60)
-    await server.free()
+    await asyncio.to_thread(server.free)
     before = server.resident_mb
     await wave(60, n)
-    free = await server.free()
+    free = await asyncio.to_thread(server.free)
     return {
         "leavers": n,
         "leavers_all_slots_free": free,
         "leavers_memory_growth_mb": round(server.resident_mb - before, 1),
-    }
-
-
-async def http_cost(server: Server, model: str, n_slots: int, n_ctx: int, rounds: int) -> dict[str, Any]:
-    """Tokens per second of one stream, through HTTP and through the library with as many slots, in turns. Each turn
-    writes another text, the same on both sides: a text seen before would be drafted from memory."""
-
-    async def through_http(seed: int) -> float:
-        body = {"messages": messages(STORY), "temperature": 0.8, "seed": seed, "max_tokens": 96, "ignore_eos": True}
-        answer = await whole(server, "/v1/chat/completions", **body)
-        return float((answer.timings["predicted_n"] - 1) / (answer.steps[-1] - answer.steps[0]))
-
-    def through_library(seed: int) -> float:
-        chunks = engine.generate(chat(engine, STORY), max_tokens=96, temperature=0.8, seed=seed, ignore_eos=True)
-        times = [(perf_counter(), len(chunk.pieces)) for chunk in chunks]
-        return (sum(n for _, n in times) - 1) / (times[-1][0] - times[0][0])
-
-    ratios, speeds = [], []
-    with Engine(model, n_ctx=n_ctx, n_slots=n_slots) as engine:
-        for turn in range(rounds + 1):
-            a = await asyncio.to_thread(through_library, turn) if turn % 2 else 0.0
-            b = await through_http(turn)
-            a = a or await asyncio.to_thread(through_library, turn)
-            ratios.append(b / a)
-            speeds.append((b, a))
-    ratios, speeds = ratios[1:], speeds[1:]
-    return {
-        "http_over_library": round(median(ratios), 4),
-        "http_tokens_per_second": round(median(s[0] for s in speeds), 2),
-        "library_tokens_per_second": round(median(s[1] for s in speeds), 2),
     }
 
 
@@ -273,22 +186,20 @@ GOALS = {
     "prompts_p99_ratio": "<= 4",
     "leavers_all_slots_free": "True",
     "leavers_memory_growth_mb": "flat",
-    "http_over_library": ">= 0.95",
 }
 
 
-async def measure(server: Server, model: str, args: argparse.Namespace) -> dict[str, Any]:
+async def measure(server: Server, args: argparse.Namespace) -> dict[str, Any]:
     questions: dict[str, Callable[[], Awaitable[dict[str, Any]]]] = {
         "crowd": lambda: crowd(server, args.clients, args.seconds),
         "prompts": lambda: long_prompts(server, min(args.seconds, 20)),
         "leavers": lambda: leavers(server, LEAVERS),
-        "http": lambda: http_cost(server, model, args.slots, N_CTX, args.rounds),
     }
     result: dict[str, Any] = {}
     for name in args.only.split(","):
         print(f"measuring {name} …", file=sys.stderr)
         result |= await questions[name]()
-        await server.free()
+        await asyncio.to_thread(server.free)
     return result
 
 
@@ -298,12 +209,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--slots", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--only", default="crowd,prompts,leavers,http")
+    parser.add_argument("--only", default="crowd,prompts,leavers")
     args = parser.parse_args()
     model, _ = demo_copy(args.kind)
     with serving(model, args.slots, N_CTX) as server:
-        result = asyncio.run(measure(server, model, args))
+        result = asyncio.run(measure(server, args))
     table = Table("what", "measured", "goal")
     for name, value in result.items():
         table.add_row(name, str(value), GOALS.get(name, ""))
