@@ -7,16 +7,15 @@ the n-grams unseen for longest go first, of the followers the rarest.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import numpy as np
 
 from paceline.errors import ConfigError
+from paceline.files import write_whole
 
 N_LONGEST = 4
 N_FOLLOWERS = 64
@@ -134,19 +133,9 @@ def _records(path: str, data: bytes) -> Iterator[tuple[Ngram, list[tuple[int, in
 
 
 def write_counts(path: str, counts: NgramCounts) -> None:
-    """Written aside, then renamed: whoever reads the file sees the old one or the new one, whole."""
-    target = Path(path)
+    """Whoever reads the file meanwhile sees the old one or the new one, whole."""
     try:
-        with NamedTemporaryFile(dir=target.parent, prefix=target.name, suffix=".tmp", delete=False) as file:
-            aside = Path(file.name)
-            try:
-                file.write(_encode(counts))
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(aside, target)
-            except BaseException:
-                aside.unlink(missing_ok=True)
-                raise
+        write_whole(Path(path), _encode(counts))
     except OSError as error:
         raise ConfigError(f"cannot write the lookup cache {path}: {error.strerror}") from error
 

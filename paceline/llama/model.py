@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -227,7 +228,7 @@ def quantize(source: str, target: str, kind: str, *, n_threads: int = 0) -> None
     params.nthread = n_threads
     params.allow_requantize = True
     log.clear()
-    part = Path(f"{target}.part")
+    part = Path(f"{target}.{os.getpid()}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     if c.llama_model_quantize(source.encode(), str(part).encode(), ctypes.byref(params)) != 0:
         part.unlink(missing_ok=True)

@@ -17,10 +17,13 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any
+
+from paceline.files import write_whole
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SHAPE_RATE = 0.02
@@ -233,10 +236,9 @@ class CostCurve:
             return cls()
 
     def save(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Written aside, then renamed. A doubtful curve is not kept; a cache that cannot be written is no trouble."""
+        """A doubtful curve is not kept; a cache that cannot be written is no trouble."""
         if not (self.known and self.is_calm):
             return
-        part = path.with_suffix(".part")
         data = {
             "about": dict(about),
             "seconds": self.sizes,
@@ -244,12 +246,8 @@ class CostCurve:
             "change": self.change[:WARM],
             "spread": self.spread,
         }
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(data))
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
+        with suppress(OSError):
+            write_whole(path, json.dumps(data).encode())
 
 
 def is_possible(seconds: Mapping[int, float]) -> bool:

@@ -82,8 +82,9 @@ class Child:
         self._outbox = Outbox(line)
         self._compiling = ThreadPoolExecutor(1, "paceline-grammars")
         self._answering = ThreadPoolExecutor(N_ANSWERING, "paceline-questions")
-        self.engine = LocalEngine(opening.settings, self._progress, after_step=self._outbox.flush)
-        vocabulary = table_of(self.engine.vocabulary) if opening.wants_vocabulary else None
+        flush, again = self._outbox.flush, opening.again
+        self.engine = LocalEngine(opening.settings, self._progress, after_step=flush, hurried=again)
+        vocabulary = None if again else table_of(self.engine.vocabulary)
         line.send(Ready(self.engine.info, vocabulary))
 
     def _progress(self, share: float) -> None:

@@ -29,6 +29,7 @@ class Handle:
     """`send` never blocks; `messages` is read by one thread until the child is gone."""
 
     def __init__(self) -> None:
+        self._n_out_of_memory = n_out_of_memory()
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -54,9 +55,9 @@ class Handle:
     def pid(self) -> int:
         return self._process.pid
 
-    def open(self, settings: Settings, on_progress: OnProgress | None, *, wants_vocabulary: bool) -> Ready:
+    def open(self, settings: Settings, on_progress: OnProgress | None, *, again: bool) -> Ready:
         """Blocks until the model is loaded; raises the child's reason where it cannot be."""
-        self.send(Open(settings, wants_vocabulary, log.getEffectiveLevel()))
+        self.send(Open(settings, again, log.getEffectiveLevel()))
         for message in self.messages():
             match message:
                 case Progress(share):
@@ -99,13 +100,9 @@ class Handle:
     # -- the end
 
     @property
-    def returncode(self) -> int:
-        return self._process.wait()
-
-    @property
-    def was_killed(self) -> bool:
-        """By somebody outside: an operator, or the kernel when memory is short."""
-        return self.returncode == -signal.SIGKILL
+    def was_murdered(self) -> bool:
+        """Killed from outside, and not by the kernel for its memory: nothing that it did."""
+        return self._process.wait() == -signal.SIGKILL and n_out_of_memory() == self._n_out_of_memory
 
     def end(self) -> str:
         """Makes sure that it is gone, and says why it went."""
@@ -120,6 +117,8 @@ class Handle:
             thread.join(1)
         said = " | ".join(self._last_lines)
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code < 0 and n_out_of_memory() > self._n_out_of_memory:
+            how += ", out of memory"
         return f"{how}: {said}" if said else how
 
     def kill(self) -> None:
@@ -132,6 +131,15 @@ class Handle:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
+
+
+def n_out_of_memory() -> int:
+    """How many processes the kernel has killed for their memory since it runs, where it tells."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def search_path() -> str:

@@ -35,8 +35,10 @@ class LocalEngine:
         drafters: Sequence[Drafter] = (),
         shared: SharedModels | None = None,
         after_step: Callable[[], None] | None = None,
+        *,
+        hurried: bool = False,
     ) -> None:
-        self.parts = parts = Parts(settings, on_progress, drafters, shared)
+        self.parts = parts = Parts(settings, on_progress, drafters, shared, hurried=hurried)
         self.vocabulary = vocab = parts.model.vocab
         layout = parts.exactness.layout if parts.exactness else None
         drafting = Drafting(parts.drafters, parts.policy, vocab.eog)

@@ -20,10 +20,10 @@ BUFFER = 2**20
 
 
 class Open(msgspec.Struct, frozen=True, tag=True):
-    """The first message: what to open. The vocabulary is wanted once."""
+    """The first message: what to open. When it is opened `again` the vocabulary is known, and requests are waiting."""
 
     settings: Settings
-    wants_vocabulary: bool
+    again: bool
     log_level: int
 
 

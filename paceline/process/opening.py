@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from paceline.config import ContextParams, ModelParams
 from paceline.engine.exactness import ALONE, BORDER, CANDIDATES, Layout, find, step_seconds
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError
+from paceline.files import write_whole
 from paceline.llama.context import Context, fingerprint
 from paceline.llama.lib import devices, untile
 from paceline.llama.model import Model, check_file
@@ -45,14 +46,9 @@ class Finding:
         return f"{self.layout}{how}; a step takes {self.cost:.1f} times a plain one"
 
     def save(self, path: Path) -> None:
-        """Written aside, then renamed. A cache that cannot be written is no trouble."""
-        part = path.with_suffix(".part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(asdict(self)))
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
+        """A cache that cannot be written is no trouble."""
+        with suppress(OSError):
+            write_whole(path, json.dumps(asdict(self)).encode())
 
     @classmethod
     def load(cls, path: Path) -> Finding | None:

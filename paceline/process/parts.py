@@ -45,7 +45,7 @@ target's own family does better."
 
 class Parts:
     """`exactness` says by which batches the target is exact, in exact mode. `drafters` of somebody's own are asked
-    before ours."""
+    before ours. `hurried` measures nothing that was measured before: somebody is waiting."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class Parts:
         on_progress: OnProgress | None = None,
         drafters: Sequence[Drafter] = (),
         shared: SharedModels | None = None,
+        *,
+        hurried: bool = False,
     ) -> None:
+        self._hurried = hurried
         self.settings = settings
         self._shared = shared
         self._stack = ExitStack()
@@ -135,7 +138,9 @@ class Parts:
     def _curve(self, context: Context, seconds: float) -> CostCurve:
         path = models.cache_folder() / "costs" / f"{context.fingerprint}.json"
         curve = CostCurve.load(path, context.about)
-        WORKER.call(lambda: warm_up(context, curve, seconds))
+        if not (self._hurried and curve.known):
+            WORKER.call(lambda: warm_up(context, curve, seconds))
+            curve.save(path, context.about)
         self._stack.callback(lambda: curve.save(path, context.about))
         return curve
 

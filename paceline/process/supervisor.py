@@ -24,8 +24,10 @@ from paceline.text.vocabulary import Vocabulary
 log = logging.getLogger("paceline")
 
 GUILTY = 3  # deaths without progress between them, after which a request is given up
-SUSPECT = 2  # after which it runs alone
-KILLED = 0.5  # what being killed from outside counts for: it need not be a request's fault
+SUSPECT = 2  # after which it runs alone, so that the innocent never get as far as the guilty
+ACQUITTED = 1  # below which it runs with the others again
+PROGRESS = 8  # tokens that make up for one death
+KILLED = 0.25  # what being killed by somebody counts for: it is hardly a request's fault
 N_STARTS = 8  # of which none succeeds, before requests are given up
 N_REFUSALS = 3
 DELAYS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -78,15 +80,14 @@ class Live:
             return Submit(self.request)
         return Submit(msgspec.structs.replace(self.request, resume=Resume(self.tokens, self.timings)))
 
-    def hear(self, event: Event) -> bool:
-        """Note what it takes to go on after this; says whether it got further."""
+    def hear(self, event: Event) -> None:
+        """Note what it takes to go on after this."""
         if isinstance(event, Started):
             self.started = True
         elif isinstance(event, Emitted):
             self.tokens += [token.id for token in event.tokens]
             self.timings = event.timings
-            return True
-        return False
+            self.guilt = max(0.0, self.guilt - len(event.tokens) / PROGRESS)
 
     def give_up(self, error: PacelineError) -> None:
         self.on_event(failed(error, self.timings))
@@ -127,7 +128,7 @@ class ChildEngine:
         self._handle: Handle | None = None
         self._starting = handle = Handle()
         try:
-            ready = handle.open(settings, on_progress, wants_vocabulary=True)
+            ready = handle.open(settings, on_progress, again=False)
         except BaseException:
             handle.end()
             raise
@@ -217,7 +218,7 @@ class ChildEngine:
                 self._handle = None
             if self._closing.is_set():
                 break
-            self._blame(reason, KILLED if handle.was_killed else 1.0)
+            self._blame(reason, KILLED if handle.was_murdered else 1.0)
             handle = self._restart()
         self._give_up_all(EngineClosed("the engine was closed"))
 
@@ -237,19 +238,21 @@ class ChildEngine:
         live = self._pending.get(id)
         if not isinstance(live, Live):
             return
-        progress = live.hear(event)
-        if isinstance(event, Finished | Failed):
+        live.hear(event)
+        over = isinstance(event, Finished | Failed)
+        if over:
             with self._lock:
                 self._pending.pop(id, None)
-        if live.guilt and (progress or isinstance(event, Finished | Failed)):
-            self._acquit(live)
+        if live is self._alone and (over or live.guilt < ACQUITTED):
+            self._release()
         live.on_event(event)
 
     def _conclude(self, id: int, conclude: Callable[[Future[Any]], None]) -> None:
         with self._lock:
             question = self._pending.pop(id, None)
         if isinstance(question, Question):
-            self._acquit(question)
+            if question is self._alone:
+                self._release()
             conclude(question.future)
 
     # -- what happens when it dies
@@ -270,13 +273,11 @@ class ChildEngine:
                     )
             self._alone = self._next_suspect()
 
-    def _acquit(self, pending: Pending) -> None:
-        """It got further than last time, so it was not the cause; if it ran alone for that, the next does, or all."""
+    def _release(self) -> None:
+        """Who ran alone got further, so it was not the cause: the next suspect runs alone, or all together."""
         with self._lock:
-            pending.guilt = 0.0
-            if pending is self._alone:
-                self._alone = self._next_suspect()
-                self._send_waiting()
+            self._alone = self._next_suspect()
+            self._send_waiting()
 
     def _next_suspect(self) -> Pending | None:
         return next((pending for pending in self._pending.values() if pending.guilt >= SUSPECT), None)
@@ -287,7 +288,7 @@ class ChildEngine:
         while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
             self._starting = handle = Handle()
             try:
-                handle.open(self._settings, None, wants_vocabulary=False)
+                handle.open(self._settings, None, again=True)
                 return self._take_over(handle)
             except EngineDied as error:
                 n_deaths, why = n_deaths + 1, str(error)

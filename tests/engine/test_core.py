@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paceline.config import SpeculativeParams
 from paceline.drafters.base import Draft, DraftRequest
-from paceline.engine.request import Finished
+from paceline.engine.request import Finished, Resume, Timings
 from paceline.errors import ContextFull, DecodeError, PromptError
 from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
@@ -253,3 +253,49 @@ def test_padding_changes_nothing_and_leaves_nothing_behind(n_ctx: int) -> None:
     assert clients[1].tokens == continuation([4, 5], len(clients[1].tokens))
     assert any(len(batch) == 8 for batch in context.batches)
     assert all(cells == slot.tokens[: slot.n_computed] for cells, slot in zip(context.cells, engine.slots, strict=True))
+
+
+# -- going on after another engine
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts, st.integers(1, 30), st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.integers(0, 99))
+def test_a_request_goes_on_where_another_engine_left_it(
+    prompt: list[int], n_known: int, p: float, exact: bool, seed: int
+) -> None:
+    """Nothing is emitted twice, and the clock and the limit of the first engine count."""
+    known = continuation(prompt, n_known)
+    before = Timings(
+        prompt_n=len(prompt), prompt_ms=5.0, predicted_n=n_known, predicted_ms=70.0, n_steps=9, queue_ms=3.0
+    )
+    beside = Client([1, 2, 3], max_tokens=25)
+    client = Client(prompt, max_tokens=30, resume=Resume(known, before))
+    run(make_engine(FakeContext(n_ctx=256, n_seqs=2, exact=exact), Prophet(p, seed)), beside, client)
+    assert known + client.tokens == continuation(prompt, 30)
+    assert client.reason == "length"
+    assert beside.tokens == continuation([1, 2, 3], 25)
+    last = client.events[-1]
+    assert isinstance(last, Finished)
+    assert last.timings.predicted_n == 30
+    assert (last.timings.prompt_ms, last.timings.queue_ms) == pytest.approx((5.0, 3.0))
+    assert last.timings.n_steps == 9 if n_known == 30 else last.timings.n_steps > 9
+
+
+def test_a_request_whose_end_was_not_heard_ends_again() -> None:
+    """The other engine died between the last token and the word that it was the last."""
+    known = continuation([1, 2, 3], 9)
+    for more in ({"max_tokens": 9}, {"max_tokens": 30, "stop": lambda token: next(seen) == 9}):
+        seen = iter(range(1, 100))
+        client = Client([1, 2, 3], resume=Resume(known, Timings(predicted_n=9)), **more)  # type: ignore[arg-type]
+        run(make_engine(FakeContext(), Prophet(1.0)), client)
+        assert client.tokens == []
+        assert client.reason == ("length" if more["max_tokens"] == 9 else "stop")
+
+
+def test_a_group_ends_with_the_first_that_is_done() -> None:
+    quick, slow, other = Client([1], max_tokens=10, group=7), Client([2], max_tokens=90, group=7), Client([3], 40)
+    run(make_engine(FakeContext(n_ctx=512, n_seqs=3)), quick, slow, other)
+    assert len(quick.tokens) == 10
+    assert 9 <= len(slow.tokens) <= 12
+    assert slow.reason == "stop"
+    assert len(other.tokens) == 40
