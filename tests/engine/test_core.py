@@ -284,12 +284,17 @@ def test_a_request_goes_on_where_another_engine_left_it(
 def test_a_request_whose_end_was_not_heard_ends_again() -> None:
     """The other engine died between the last token and the word that it was the last."""
     known = continuation([1, 2, 3], 9)
-    for more in ({"max_tokens": 9}, {"max_tokens": 30, "stop": lambda token: next(seen) == 9}):
-        seen = iter(range(1, 100))
-        client = Client([1, 2, 3], resume=Resume(known, Timings(predicted_n=9)), **more)  # type: ignore[arg-type]
-        run(make_engine(FakeContext(), Prophet(1.0)), client)
-        assert client.tokens == []
-        assert client.reason == ("length" if more["max_tokens"] == 9 else "stop")
+    seen: list[int] = []
+
+    def ninth(token: int) -> bool:
+        seen.append(token)
+        return len(seen) == 9
+
+    by_limit = Client([1, 2, 3], max_tokens=9, resume=Resume(known, Timings(predicted_n=9)))
+    by_stop = Client([1, 2, 3], max_tokens=30, stop=ninth, resume=Resume(known, Timings(predicted_n=9)))
+    run(make_engine(FakeContext(n_seqs=2), Prophet(1.0)), by_limit, by_stop)
+    assert by_limit.tokens == by_stop.tokens == []
+    assert (by_limit.reason, by_stop.reason) == ("length", "stop")
 
 
 def test_a_group_ends_with_the_first_that_is_done() -> None:
