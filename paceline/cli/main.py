@@ -1,16 +1,16 @@
-"""The `paceline` command: finds the subcommand, reads its flags, turns errors into one line and an exit code."""
+"""The `paceline` command: finds the subcommand, reads its flags, turns errors into one line and an exit code.
+
+Imports where it needs them: help comes at once.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
+from typing import NamedTuple
 
-from paceline.cli.flags import parse
-from paceline.cli.help import command_help
 from paceline.errors import ConfigError, PacelineError
 
 EXIT_ERROR = 2
@@ -18,8 +18,7 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A subcommand. With `flags` its main() gets what the table of flags made of the words, else the words."""
 
     module: str
@@ -81,8 +80,12 @@ def dispatch(words: list[str]) -> int:
 
 def start(name: str, command: Command, words: list[str]) -> int:
     """A command whose flags are in the table."""
+    from paceline.cli.flags import parse
+
     parsed = parse(words, name, os.environ)
     if parsed.values.get("common.help"):
+        from paceline.cli.help import command_help
+
         print(command_help(name))
         return 0
     if parsed.values.get("common.version"):
@@ -113,6 +116,8 @@ def show_version() -> int:
 def unknown(name: str) -> str:
     if name.startswith("-"):
         return f"a command comes first, as in `paceline run {name} …`; there are {', '.join(COMMANDS)}"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
     return f"unknown command {name!r}; {hint}"

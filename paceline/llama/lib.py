@@ -26,8 +26,8 @@ LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
 try:
     import llama_cpp
     import llama_cpp._ggml
-except (ImportError, OSError, RuntimeError) as error:
-    raise LibraryError(f"libllama could not be loaded ({error}); {INSTALL}") from error
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise LibraryError(f"libllama could not be loaded ({' '.join(str(error).split())}); {INSTALL}") from error
 
 c: Any = llama_cpp.llama_cpp
 
