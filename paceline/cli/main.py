@@ -9,9 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.errors import ConfigError, PacelineError
+
+if TYPE_CHECKING:
+    from paceline.cli.flags import Parsed
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -74,14 +77,14 @@ def dispatch(words: list[str]) -> int:
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
         raise ConfigError(unknown(name))
-    command = COMMANDS[name]
-    return start(name, command, rest) if command.flags else call(command, rest)
+    return start(name, COMMANDS[name], rest)
 
 
 def start(name: str, command: Command, words: list[str]) -> int:
-    """A command whose flags are in the table."""
-    from paceline.cli.flags import parse
+    from paceline.cli.flags import Parsed, parse
 
+    if not command.flags:
+        return call(command, words, Parsed(name))
     parsed = parse(words, name, os.environ)
     if parsed.values.get("common.help"):
         from paceline.cli.help import command_help
@@ -90,14 +93,18 @@ def start(name: str, command: Command, words: list[str]) -> int:
         return 0
     if parsed.values.get("common.version"):
         return show_version()
-    for warning in parsed.warnings:
-        print(f"paceline: warning: {warning}", file=sys.stderr)
-    return call(command, parsed)
+    return call(command, parsed, parsed)
 
 
-def call(command: Command, argument: object) -> int:
+def call(command: Command, argument: object, parsed: Parsed) -> int:
     """Modules are loaded only now: help and errors come at once."""
-    code: int = import_module(command.module).main(argument)
+    from paceline.cli.logs import log, writing
+    from paceline.cli.options import LogOptions
+
+    with writing(LogOptions(**parsed.under("log")), serving=parsed.command == "serve"):
+        for warning in parsed.warnings:
+            log.warning("%s", warning)
+        code: int = import_module(command.module).main(argument)
     return code
 
 

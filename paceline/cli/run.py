@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from paceline.cli import build
 from paceline.cli.chat import GREETING, Chat, Message, piped_lines, typed_lines
 from paceline.cli.flags import Parsed
+from paceline.cli.logs import warn_if_off
 from paceline.cli.options import RequestOptions, RunOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import prompt_texts, read_text, system_text
@@ -37,6 +38,7 @@ def main(parsed: Parsed) -> int:
     with loading_bar(settings.model.path) as on_progress:
         engine = Engine.from_settings(settings, on_progress)
     with engine:
+        warn_if_off(engine)
         if job.chatting:
             converse(engine, job)
         else:
