@@ -25,8 +25,9 @@ llama_log = logging.getLogger("paceline.llama")
 
 OFF = logging.CRITICAL + 1
 OURS = (OFF, logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
-LIBLLAMAS = (OFF, logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO, logging.DEBUG)
-"""By -lv: nothing, errors, warnings, our news, libllama's news, everything."""
+LIBLLAMAS = (OFF, logging.ERROR, logging.ERROR, logging.ERROR, logging.INFO, logging.DEBUG)
+"""By -lv: nothing, errors, warnings, our news, libllama's news, everything. libllama warns of oddities of a file's
+making at every start; nobody who serves it can do anything about them, so they count as its news."""
 
 BLUE = "\x1b[34m"
 LOOKS = {
@@ -76,7 +77,7 @@ def levels(options: LogOptions, *, serving: bool) -> tuple[int, int]:
     if options.verbose:
         return logging.DEBUG, logging.DEBUG
     if options.verbosity is None:
-        return (logging.INFO, logging.WARNING) if serving else (logging.WARNING, OFF)
+        return (logging.INFO, logging.ERROR) if serving else (logging.WARNING, OFF)
     n = min(max(options.verbosity, 0), len(OURS) - 1)
     return OURS[n], LIBLLAMAS[n]
 

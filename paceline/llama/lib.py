@@ -29,7 +29,6 @@ LEVELS = {
     LEVEL_WARN: logging.WARNING,
     LEVEL_ERROR: logging.ERROR,
 }
-OUR_OWN_CHOICE = b"llama_init_from_model: model default pooling_type"  # warned of at every start otherwise
 
 try:
     import llama_cpp
@@ -64,8 +63,6 @@ class Log:
     def _on_line(self, level: int, text: bytes, _data: object) -> None:
         level = self._last_level if level == LEVEL_CONTINUE else level
         self._last_level = level
-        if level == LEVEL_WARN and text.startswith(OUR_OWN_CHOICE):
-            level = LEVEL_DEBUG
         urgency = LEVELS.get(level, logging.INFO)
         wanted = self._logger.isEnabledFor(urgency)
         if (wanted or urgency >= logging.WARNING) and (line := text.decode("utf-8", "replace").strip()):

@@ -13,7 +13,7 @@ LOG = [
         kind=Kind.INT,
         env="LLAMA_ARG_LOG_VERBOSITY LLAMA_LOG_VERBOSITY",
         default="3 for serve, 2 otherwise",
-        help="how much to log: 0 nothing, 1 errors, 2 warnings, 3 what the server does, 4 libllama's news, 5 all",
+        help="how much to log: 0 nothing, 1 errors, 2 warnings, 3 what the server does, 4 libllama's own, 5 all",
     ),
     Flag(
         names="--log-file",
