@@ -27,7 +27,7 @@ from paceline.config import (
     SpeculativeParams,
 )
 from paceline.drafters.names import canonical
-from paceline.engine.request import Event, Failed, Finished, GrammarSource, Request, Tokens
+from paceline.engine.request import Event, Failed, Finished, Grammar, Request, Tokens
 from paceline.engine.stats import DrafterStats
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError, QueueFull
@@ -185,7 +185,7 @@ class Engine:
         stop: Sequence[str] = (),
         speculative: SpeculativeParams | Mapping[str, Any] | None = None,
         logprobs: int | None = None,
-        grammar: GrammarSource | None = None,
+        grammar: Grammar | None = None,
         cache_prompt: bool = True,
         slot: int | None = None,
         group: int | None = None,

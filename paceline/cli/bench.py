@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import sys
@@ -24,6 +25,8 @@ from paceline.cli.options import BenchOptions
 from paceline.config import SamplingParams, Settings
 from paceline.errors import ConfigError
 from paceline.llama.shared import SharedModels
+
+log = logging.getLogger("paceline")
 
 QUICK: dict[str, Any] = {"limit": 2, "n_tokens": 48}
 QUICK_SECONDS = 40.0
@@ -80,7 +83,7 @@ def prepare(
 ) -> tuple[Plan, Settings]:
     read = jobs.read(settings, chosen, options.n_tokens, models)
     if len(read) < len(chosen):
-        tell(f"paceline: warning: {len(chosen) - len(read)} of {len(chosen)} jobs are too long for a slot; raise -c")
+        log.warning("%d of %d jobs are too long for a slot; raise -c", len(chosen) - len(read), len(chosen))
     seconds = QUICK_SECONDS if options.quick else float("inf")
     plan = Plan(
         methods=methods,
@@ -131,7 +134,7 @@ def show(samples: list[Sample], plan: Plan, settings: Settings, path: str | None
     """The table, then one line of JSON; all the data into the file."""
     failed = [sample for sample in samples if sample.error]
     if failed:
-        tell(f"paceline: warning: {len(failed)} runs failed and do not count; the first: {failed[0].error}")
+        log.warning("%d runs failed and do not count; the first: %s", len(failed), failed[0].error)
     rows = report.compare(samples, plan.methods)
     if not rows:
         raise ConfigError("nothing was measured")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from paceline.cli import values
-from paceline.cli.options import BenchOptions, CommonOptions, HubOptions, RequestOptions, RunOptions
+from paceline.cli.options import BenchOptions, CommonOptions, HubOptions, LogOptions, RequestOptions, RunOptions
 from paceline.config import (
     ContextParams,
     DrafterSettings,
@@ -39,6 +39,7 @@ DEFAULTS: dict[str, object] = {
     "bench": BenchOptions(),
     "server": ServerParams(),
     "common": CommonOptions(),
+    "log": LogOptions(),
 }
 """The first word of a dotted path, and the dataclass it leads into."""
 

@@ -1,25 +1,27 @@
-"""The `paceline` command: finds the subcommand, reads its flags, turns errors into one line and an exit code."""
+"""The `paceline` command: finds the subcommand, reads its flags, turns errors into one line and an exit code.
+
+Imports where it needs them: help comes at once.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-from paceline.cli.flags import parse
-from paceline.cli.help import command_help
 from paceline.errors import ConfigError, PacelineError
+
+if TYPE_CHECKING:
+    from paceline.cli.flags import Parsed
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A subcommand. With `flags` its main() gets what the table of flags made of the words, else the words."""
 
     module: str
@@ -75,26 +77,34 @@ def dispatch(words: list[str]) -> int:
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
         raise ConfigError(unknown(name))
-    command = COMMANDS[name]
-    return start(name, command, rest) if command.flags else call(command, rest)
+    return start(name, COMMANDS[name], rest)
 
 
 def start(name: str, command: Command, words: list[str]) -> int:
-    """A command whose flags are in the table."""
+    from paceline.cli.flags import Parsed, parse
+
+    if not command.flags:
+        return call(command, words, Parsed(name))
     parsed = parse(words, name, os.environ)
     if parsed.values.get("common.help"):
+        from paceline.cli.help import command_help
+
         print(command_help(name))
         return 0
     if parsed.values.get("common.version"):
         return show_version()
-    for warning in parsed.warnings:
-        print(f"paceline: warning: {warning}", file=sys.stderr)
-    return call(command, parsed)
+    return call(command, parsed, parsed)
 
 
-def call(command: Command, argument: object) -> int:
+def call(command: Command, argument: object, parsed: Parsed) -> int:
     """Modules are loaded only now: help and errors come at once."""
-    code: int = import_module(command.module).main(argument)
+    from paceline.cli.logs import log, writing
+    from paceline.cli.options import LogOptions
+
+    with writing(LogOptions(**parsed.under("log")), serving=parsed.command == "serve"):
+        for warning in parsed.warnings:
+            log.warning("%s", warning)
+        code: int = import_module(command.module).main(argument)
     return code
 
 
@@ -113,6 +123,8 @@ def show_version() -> int:
 def unknown(name: str) -> str:
     if name.startswith("-"):
         return f"a command comes first, as in `paceline run {name} …`; there are {', '.join(COMMANDS)}"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
     return f"unknown command {name!r}; {hint}"

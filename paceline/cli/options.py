@@ -25,6 +25,19 @@ class CommonOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """How much is logged, where to and in which shape. None = decide by the command and the terminal."""
+
+    verbose: bool = False
+    verbosity: int | None = None
+    file: str | None = None
+    disable: bool = False
+    colors: bool | None = None
+    prefix: bool | None = None
+    timestamps: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
     """Models named by repository instead of by file. We do not download; we say so clearly."""
 

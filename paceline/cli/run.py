@@ -21,7 +21,7 @@ from paceline.cli.prompts import prompt_texts, read_text, system_text
 from paceline.cli.report import Answer, json_object, summary, total
 from paceline.cli.tint import Screen, wants_color
 from paceline.config import SamplingParams
-from paceline.engine.request import GrammarSource
+from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Task:
     sampling: SamplingParams
     prompts: list[str]
     system: str | None
-    grammar: GrammarSource | None = None
+    grammar: Grammar | None = None
 
     @classmethod
     def of(cls, parsed: Parsed) -> Task:
@@ -87,11 +87,11 @@ class Task:
         return sys.stderr.isatty() and not self.options.json if chosen is None else chosen
 
 
-def grammar_wanted(request: RequestOptions) -> GrammarSource | None:
+def grammar_wanted(request: RequestOptions) -> Grammar | None:
     """Files are read before the model is loaded."""
     for text, path, source_of in (
-        (request.grammar, request.grammar_file, GrammarSource.gbnf),
-        (request.json_schema, request.json_schema_file, GrammarSource.json_schema),
+        (request.grammar, request.grammar_file, Grammar.gbnf),
+        (request.json_schema, request.json_schema_file, Grammar.json_schema),
     ):
         source = read_text(path) if path else text
         if source is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import logging
 
 from paceline.cli import build
 from paceline.cli.flags import Parsed
@@ -15,6 +15,8 @@ from paceline.server.params import ServerParams
 from paceline.server.service import Service
 from paceline.server.serving import Server, listen, url
 from paceline.server.text_request import Defaults
+
+log = logging.getLogger("paceline")
 
 
 def main(parsed: Parsed) -> int:
@@ -33,7 +35,7 @@ def main(parsed: Parsed) -> int:
 
 def load(service: Service, server: Server, address: str) -> None:
     """On its own thread, beside the server, which says "loading" meanwhile. A model that fails ends the server."""
-    tell(f"paceline: {address}/health answers while {service.model_name} loads")
+    log.info("%s/health answers while %s loads", address, service.model_name)
     try:
         with loading_bar(service.settings.model.path) as on_progress:
             service.load(on_progress)
@@ -42,7 +44,7 @@ def load(service: Service, server: Server, address: str) -> None:
         raise
     if service.ready:
         engine = service.engine
-        tell(f"paceline: ready at {address} ({engine.n_slots} x {engine.n_ctx} tokens), Ctrl-C ends it")
+        log.info("ready at %s (%d x %d tokens), Ctrl-C ends it", address, engine.n_slots, engine.n_ctx)
 
 
 def defaults_of(parsed: Parsed, params: ServerParams) -> Defaults:
@@ -66,7 +68,3 @@ def schema_of(request: RequestOptions) -> str | None:
     except ValueError as error:
         raise ConfigError(f"the JSON schema cannot be read: {error}") from None
     return text
-
-
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paceline.engine.constrained import Grammar
+from paceline.engine.constrained import GrammarState
 from paceline.engine.request import Event, Request
 
 StopCheck = Callable[[int], bool]
@@ -22,6 +22,6 @@ class ActiveRequest:
     request: Request
     emit: Callable[[Event], None]
     stop: StopCheck | None = None
-    grammar: Grammar | None = None
+    grammar: GrammarState | None = None
     cancelled: bool = False
     over: bool = False

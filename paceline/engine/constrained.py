@@ -14,7 +14,7 @@ from paceline.llama.lib import Floats
 from paceline.llama.sampler import Sampler
 
 
-class Grammar(Constraint, Protocol):
+class GrammarState(Constraint, Protocol):
     """What sampling needs of a matcher: see `text/grammar.py`."""
 
     def mask(self) -> npt.NDArray[np.bool_]: ...
@@ -25,7 +25,7 @@ class Grammar(Constraint, Protocol):
 class Constrained:
     """Draws like the sampler, from the tokens the grammar allows; each draw moves the grammar on."""
 
-    def __init__(self, sampler: Sampler, grammar: Grammar) -> None:
+    def __init__(self, sampler: Sampler, grammar: GrammarState) -> None:
         self._sampler = sampler
         self._grammar = grammar
 
@@ -46,7 +46,7 @@ class Constrained:
 class Known:
     """The first tokens are known; sampler and grammar go along as if they had been drawn. Then comes a real draw."""
 
-    def __init__(self, tokens: Sequence[int], draws: Draws, sampler: Sampler, grammar: Grammar | None) -> None:
+    def __init__(self, tokens: Sequence[int], draws: Draws, sampler: Sampler, grammar: GrammarState | None) -> None:
         self._tokens = iter(list(tokens))
         self._draws = draws
         self._sampler = sampler

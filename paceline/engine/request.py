@@ -95,19 +95,19 @@ class Tokens(msgspec.Struct, frozen=True, tag="tokens"):
     ids: list[int]
 
 
-class GrammarSource(msgspec.Struct, frozen=True):
+class Grammar(msgspec.Struct, frozen=True):
     """A grammar as it was written: `kind` is "gbnf", "json_schema", "lark" or "regex"."""
 
     kind: str
     source: str
 
     @classmethod
-    def gbnf(cls, text: str) -> GrammarSource:
+    def gbnf(cls, text: str) -> Grammar:
         """llama.cpp's notation; a text that starts with %llguidance is Lark."""
         return cls("gbnf", text)
 
     @classmethod
-    def json_schema(cls, schema: str | bool | Mapping[str, Any]) -> GrammarSource:
+    def json_schema(cls, schema: str | bool | Mapping[str, Any]) -> Grammar:
         """JSON that fits the schema, given as such or as its text."""
         if isinstance(schema, str):
             return cls("json_schema", schema)
@@ -117,12 +117,12 @@ class GrammarSource(msgspec.Struct, frozen=True):
             raise ConfigError(f"the JSON schema cannot be read: {error}") from None
 
     @classmethod
-    def regex(cls, pattern: str) -> GrammarSource:
+    def regex(cls, pattern: str) -> Grammar:
         """The whole text matches the pattern (Rust's regular expressions, no look-around)."""
         return cls("regex", pattern)
 
     @classmethod
-    def lark(cls, text: str) -> GrammarSource:
+    def lark(cls, text: str) -> Grammar:
         """llguidance's own notation."""
         return cls("lark", text)
 
@@ -148,7 +148,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
-    grammar: GrammarSource | None = None
+    grammar: Grammar | None = None
     adapter: str | None = None
     cache_prompt: bool = True
     slot: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 from collections import deque
@@ -21,13 +22,19 @@ Ints = npt.NDArray[np.int32]
 TESTED = ((0, 3, 36), (0, 4, 0))
 INSTALL = "pip install 'llama-cpp-python>=0.3.36,<0.4'"
 TILED = "GGML_CPU_TILED_MM"
-LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 3, 4, 5
+LEVEL_DEBUG, LEVEL_INFO, LEVEL_WARN, LEVEL_ERROR, LEVEL_CONTINUE = 1, 2, 3, 4, 5
+LEVELS = {
+    LEVEL_DEBUG: logging.DEBUG,
+    LEVEL_INFO: logging.INFO,
+    LEVEL_WARN: logging.WARNING,
+    LEVEL_ERROR: logging.ERROR,
+}
 
 try:
     import llama_cpp
     import llama_cpp._ggml
-except (ImportError, OSError, RuntimeError) as error:
-    raise LibraryError(f"libllama could not be loaded ({error}); {INSTALL}") from error
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise LibraryError(f"libllama could not be loaded ({' '.join(str(error).split())}); {INSTALL}") from error
 
 c: Any = llama_cpp.llama_cpp
 
@@ -41,21 +48,38 @@ def check_version(version: str) -> None:
 
 
 class Log:
-    """Keeps the last warnings and errors of libllama, for messages; prints nothing."""
+    """Gives libllama's lines to the logger "paceline.llama" and keeps the last warnings and errors, for messages."""
 
     def __init__(self) -> None:
         self._errors: deque[str] = deque(maxlen=8)
+        self._tail: deque[str] = deque(maxlen=20)
         self._last_level = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._logger = logging.getLogger("paceline.llama")
+        self._logger.addHandler(logging.NullHandler())
         self._callback = c.llama_log_callback(self._on_line)
         c.llama_log_set(self._callback, ctypes.c_void_p(0))
 
     def _on_line(self, level: int, text: bytes, _data: object) -> None:
         level = self._last_level if level == LEVEL_CONTINUE else level
         self._last_level = level
-        if level == LEVEL_ERROR:
-            with self._lock:
-                self._errors.append(text.decode("utf-8", "replace").strip())
+        urgency = LEVELS.get(level, logging.INFO)
+        wanted = self._logger.isEnabledFor(urgency)
+        if (wanted or urgency >= logging.WARNING) and (line := text.decode("utf-8", "replace").strip()):
+            self._keep(urgency, line)
+            self._logger.log(urgency, "%s", line)
+
+    def _keep(self, urgency: int, line: str) -> None:
+        with self._lock:
+            if urgency >= logging.WARNING:
+                self._tail.append(line)
+            if urgency >= logging.ERROR:
+                self._errors.append(line)
+
+    def tail(self) -> list[str]:
+        """The last warnings and errors, oldest first; `clear` does not touch them."""
+        with self._lock:
+            return list(self._tail)
 
     def clear(self) -> None:
         with self._lock:
@@ -64,7 +88,7 @@ class Log:
     def reason(self) -> str:
         """The first error since `clear`: libllama reports the cause first, then everything that failed with it."""
         with self._lock:
-            first = next((line for line in self._errors if line), "")
+            first = next(iter(self._errors), "")
         return first.split(": ", 1)[-1] if first else "libllama gave no reason"
 
 

@@ -125,9 +125,9 @@ def serve(line: Line[ToChild]) -> None:
     opening = next(messages, None)
     if not isinstance(opening, Open):
         return
-    log = logging.getLogger("paceline")
-    log.addHandler(LogLine(line))
-    log.setLevel(opening.log_level)
+    logging.getLogger("paceline").addHandler(LogLine(line))
+    for name, level in opening.log_levels.items():
+        logging.getLogger(name).setLevel(level)
     try:
         child = Child(line, opening)
     except Exception as error:

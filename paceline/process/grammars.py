@@ -6,10 +6,10 @@ import threading
 from collections import OrderedDict
 from functools import cached_property
 
-from paceline.engine.request import GrammarSource
+from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.llama.model import Vocab
-from paceline.text.grammar import Grammar, GrammarCompiler, Matcher
+from paceline.text.grammar import CompiledGrammar, GrammarCompiler, Matcher
 
 N_KEPT = 64
 
@@ -19,10 +19,10 @@ class Grammars:
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
-        self._kept: OrderedDict[GrammarSource, Grammar] = OrderedDict()
+        self._kept: OrderedDict[Grammar, CompiledGrammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def matcher(self, wanted: GrammarSource) -> Matcher:
+    def matcher(self, wanted: Grammar) -> Matcher:
         """A new text's matcher, at its start."""
         with self._lock:
             if wanted not in self._kept:
@@ -32,7 +32,7 @@ class Grammars:
             self._kept.move_to_end(wanted)
             return self._kept[wanted].matcher()
 
-    def _compile(self, wanted: GrammarSource) -> Grammar:
+    def _compile(self, wanted: Grammar) -> CompiledGrammar:
         compiler = self._compiler
         match wanted.kind:
             case "gbnf":

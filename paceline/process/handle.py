@@ -22,6 +22,7 @@ from paceline.process.base import OnProgress
 from paceline.process.messages import Close, Logged, Open, Progress, Ready, Refused, ToChild, ToFront, front_line
 
 N_LINES = 12
+LOGGERS = ("paceline", "paceline.llama")
 log = logging.getLogger("paceline")
 
 
@@ -57,7 +58,8 @@ class Handle:
 
     def open(self, settings: Settings, on_progress: OnProgress | None, *, again: bool) -> Ready:
         """Blocks until the model is loaded; raises the child's reason where it cannot be."""
-        self.send(Open(settings, again, log.getEffectiveLevel()))
+        levels = {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS}
+        self.send(Open(settings, again, levels))
         for message in self.messages():
             match message:
                 case Progress(share):

@@ -24,7 +24,7 @@ class Open(msgspec.Struct, frozen=True, tag=True):
 
     settings: Settings
     again: bool
-    log_level: int
+    log_levels: dict[str, int]
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):

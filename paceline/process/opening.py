@@ -155,7 +155,6 @@ def settle(opening: Opening, model: ModelParams, context: ContextParams) -> Find
         found.save(path)
     fitting = found.layout.within(opening.context)
     assert fitting
-    log.info("exact: %s", found)
     return replace(found, layout=fitting)
 
 

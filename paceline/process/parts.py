@@ -38,9 +38,9 @@ READING = 0.01  # of an answer's time may go into the draft model's reading of i
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
-RECURRENT = "speculation is off: {} has a recurrent memory, which cannot take back a rejected draft"
-USELESS = "{} says what the target says in {:.0f} % of a test text: it will hardly ever draft. A smaller model of the \
-target's own family does better."
+RECURRENT = "{} has a recurrent memory, which cannot take back a rejected draft"
+USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. \
+A smaller model of the target's own family does better."
 
 
 class Parts:
@@ -81,7 +81,7 @@ class Parts:
         resources = Resources(params.drafters, self.model, self.draft, self.draft_costs, self._n_worth())
         self.drafters = [*own, *registry.build(types, resources)]
         if self.speculation_off:
-            log.warning("%s", self.speculation_off)
+            log.warning("speculation is off: %s", self.speculation_off)
 
     def _open_target(self, on_progress: OnProgress | None) -> Finding | None:
         """Model and context; in exact mode also by which batches they are exact."""
@@ -152,7 +152,7 @@ class Parts:
         policy.set_agreement(DraftModel.name, opinions, self.draft_costs.predict(1))
         agreement = policy.agreement.get(DraftModel.name, 1.0)
         if agreement < POOR:
-            self.speculation_off = USELESS.format(Path(draft.model.path).name, 100 * agreement)
+            log.warning(USELESS, Path(draft.model.path).name, 100 * agreement)
 
     def _n_worth(self) -> Callable[[int], int] | None:
         return worth_reading(self.planner, self.draft_costs) if self.planner and self.draft else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from paceline.engine.request import GrammarSource
+from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.server.schema import ResponseFormat, SamplingBody
 
@@ -19,7 +19,7 @@ class Grammars:
         schema = json.loads(json_schema) if json_schema else None
         self._default = SamplingBody.model_validate({"grammar": gbnf, "json_schema": schema})
 
-    def of(self, body: SamplingBody) -> GrammarSource | None:
+    def of(self, body: SamplingBody) -> Grammar | None:
         """llama-server's two fields, in any kind of request."""
         if not body.grammar and body.json_schema is None:
             body = self._default
@@ -27,9 +27,9 @@ class Grammars:
             raise ConfigError("give either grammar or json_schema, not both")
         if body.json_schema is not None:
             return self.json_schema(body.json_schema)
-        return GrammarSource.gbnf(body.grammar) if body.grammar else None
+        return Grammar.gbnf(body.grammar) if body.grammar else None
 
-    def of_format(self, form: ResponseFormat | None) -> GrammarSource | None:
+    def of_format(self, form: ResponseFormat | None) -> Grammar | None:
         """OpenAI's response_format."""
         if form is None or form.type == "text":
             return None
@@ -40,6 +40,6 @@ class Grammars:
                 raise ConfigError("response_format of type json_schema needs json_schema.schema")
         return self.json_schema(ANY_OBJECT if schema is None else schema)
 
-    def json_schema(self, schema: Any) -> GrammarSource:
+    def json_schema(self, schema: Any) -> Grammar:
         """As in llama-server, an empty schema stands for any object."""
-        return GrammarSource.json_schema(schema if schema or schema is False else ANY_OBJECT)
+        return Grammar.json_schema(schema if schema or schema is False else ANY_OBJECT)

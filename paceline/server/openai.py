@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from paceline.engine.request import GrammarSource
+from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.library import Engine
 from paceline.server import messages
@@ -95,7 +95,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     if sum(form is not None for form in formats) > 1:
         raise ConfigError("give one of response_format, grammar, json_schema and a forced tool_choice")
     if conversation.forced:
-        grammar: GrammarSource | None = service.grammars.json_schema(conversation.forced)
+        grammar: Grammar | None = service.grammars.json_schema(conversation.forced)
     else:
         grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
     rules = Rules(

@@ -21,6 +21,7 @@ from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
+from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
 from paceline.text.chat import CHATML, ChatTemplate
@@ -95,6 +96,8 @@ class Service:
             self.error = error
             raise
         self._template, self._engine, self.progress = template, engine, 1.0
+        for line in loaded_lines(self.settings, engine.info):
+            log.info("%s", line)
         if self._closing:
             engine.close()
 
@@ -176,7 +179,7 @@ class Service:
         self.running.discard(choice)
         generation = choice.generation
         if generation.finish:
-            self.metrics.finished(generation.finish.timings)
+            self._record(generation)
             return
         generation.cancel()
         task = asyncio.get_running_loop().create_task(self._drain(generation))
@@ -187,8 +190,13 @@ class Service:
         with suppress(PacelineError):
             async for _ in generation:
                 pass
-        if generation.finish:
-            self.metrics.finished(generation.finish.timings)
+        self._record(generation)
+
+    def _record(self, generation: Generation) -> None:
+        """It has ended: counters and log hear how it went."""
+        self.metrics.finished(generation.timings)
+        for line in request_lines(generation.slot, generation.request.id, generation.timings):
+            log.info("%s", line)
 
     def _seconds_until_free(self) -> int:
         """A guess: everyone who waits takes as long as those before did, side by side."""

@@ -47,6 +47,7 @@ class Server(uvicorn.Server):
         params = service.params
         config = uvicorn.Config(
             create_app(service),
+            log_config=None,
             log_level="warning",
             access_log=False,
             timeout_keep_alive=min(params.timeout, 75),

@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.names import canonical
-from paceline.engine.request import GrammarSource
+from paceline.engine.request import Grammar
 from paceline.errors import ConfigError, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
@@ -42,7 +42,7 @@ class TextRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
-    grammar: GrammarSource | None = None
+    grammar: Grammar | None = None
     cache_prompt: bool = True
     slot: int | None = None
     t_max_predict_ms: int = 0

@@ -50,27 +50,27 @@ class GrammarCompiler:
         self._vocab = _Vocab(tokens, eos, special, tokenize)
         self._lock = threading.Lock()
 
-    def json_schema(self, schema: str | Mapping[str, Any] | bool, *, free_whitespace: bool = False) -> Grammar:
+    def json_schema(self, schema: str | Mapping[str, Any] | bool, *, free_whitespace: bool = False) -> CompiledGrammar:
         """JSON that fits the schema. With `"x-guidance": {"lenient": true}` in it, unknown keywords are skipped."""
         source = _schema_source(schema)
         defaults = _JSON_FREE if free_whitespace else _JSON_DUMPS
         return self._compile(source, lambda: LLMatcher.grammar_from_json_schema(source, defaults=defaults))
 
-    def json_object(self) -> Grammar:
+    def json_object(self) -> CompiledGrammar:
         """Any JSON object."""
         return self.json_schema({"type": "object"})
 
-    def gbnf(self, text: str) -> Grammar:
+    def gbnf(self, text: str) -> CompiledGrammar:
         """llama.cpp's notation; as there, a text that starts with %llguidance is Lark."""
         if text.lstrip().startswith("%llguidance"):
             return self.lark(text)
         return self._compile(text, lambda: gbnf_to_lark(text))
 
-    def lark(self, text: str) -> Grammar:
+    def lark(self, text: str) -> CompiledGrammar:
         """llguidance's own notation; its lexemes are greedy."""
         return self._compile(text, lambda: LLMatcher.grammar_from_lark(text))
 
-    def regex(self, pattern: str) -> Grammar:
+    def regex(self, pattern: str) -> CompiledGrammar:
         """The whole text matches the pattern (Rust's regular expressions, no look-around)."""
         return self._compile(pattern, lambda: LLMatcher.grammar_from_regex(pattern))
 
@@ -78,7 +78,7 @@ class GrammarCompiler:
     def _tokenizer(self) -> LLTokenizer:
         return LLTokenizer(TokenizerWrapper(self._vocab), eos_token=list(self._vocab.eos))
 
-    def _compile(self, source: str, translate: Callable[[], str]) -> Grammar:
+    def _compile(self, source: str, translate: Callable[[], str]) -> CompiledGrammar:
         if len(source) > MAX_SOURCE:
             raise ConfigError(f"the grammar has {len(source)} characters, more than {MAX_SOURCE}")
         try:
@@ -97,7 +97,7 @@ class GrammarCompiler:
         first = _on_deep_stack(
             lambda: LLMatcher(tokenizer, translated, log_level=0, limits=limits), 2**26 + 2**9 * len(translated)
         )
-        grammar = Grammar(source, self._vocab, first)
+        grammar = CompiledGrammar(source, self._vocab, first)
         try:
             grammar.matcher().mask()
         except RequestError as error:
@@ -106,7 +106,7 @@ class GrammarCompiler:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grammar:
+class CompiledGrammar:
     """A compiled grammar. Any number of requests may use it at once."""
 
     source: str

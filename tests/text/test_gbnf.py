@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paceline.errors import ConfigError
 from paceline.text.gbnf import gbnf_to_lark
-from paceline.text.grammar import Grammar, GrammarCompiler
+from paceline.text.grammar import CompiledGrammar, GrammarCompiler
 
 # One token per byte: every text has one tokenization, so the grammar alone decides.
 BYTES = GrammarCompiler([bytes([byte]) for byte in range(256)] + [b"</s>"], [256], [], list)
@@ -40,7 +40,7 @@ REPEATS: Part = st.tuples(PARTS, st.sampled_from(["*", "+", "?", "{2}", "{1,2}",
 )
 
 
-def matches(grammar: Grammar, text: str) -> bool:
+def matches(grammar: CompiledGrammar, text: str) -> bool:
     matcher = grammar.matcher()
     for byte in text.encode():
         if not matcher.allows(byte):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import ConfigError, RequestError
-from paceline.text.grammar import MAX_SOURCE, Grammar, GrammarCompiler, Matcher
+from paceline.text.grammar import MAX_SOURCE, CompiledGrammar, GrammarCompiler, Matcher
 from tests.text.small_vocab import BOS, COMPILER, DOUBLE, END, EOS, N_TEXT, TOKENS, TOOL, spell, tokenize
 
 PERSON: dict[str, Any] = {
@@ -33,7 +33,7 @@ def allowed(matcher: Matcher) -> set[bytes]:
     return {TOKENS[token] for token in np.flatnonzero(matcher.mask())}
 
 
-def after(grammar: Grammar, text: bytes) -> Matcher:
+def after(grammar: CompiledGrammar, text: bytes) -> Matcher:
     matcher = grammar.matcher()
     for token in tokenize(text):
         assert matcher.allows(token), (text, TOKENS[token])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.cli.table import bench, context, drafters, ignored, model, output, sampling, server, speculation
+from paceline.cli.table import bench, context, drafters, ignored, log, model, output, sampling, server, speculation
 
 TABLE = (
     *output.ROWS,
@@ -13,5 +13,6 @@ TABLE = (
     *speculation.ROWS,
     *drafters.ROWS,
     *server.ROWS,
+    *log.ROWS,
     *ignored.ROWS,
 )

@@ -96,17 +96,10 @@ MEMORY = [
 ]
 
 REPORTING = [
-    bare("-v --verbose --log-verbose", "more log lines"),
-    valued("-lv --verbosity --log-verbosity", "more or fewer log lines", env="LLAMA_ARG_LOG_VERBOSITY"),
     bare("--verbose-prompt", "print the prompt's tokens first"),
-    bare("--log-disable", "no log"),
     bare("--log-enable", "log (older llama.cpp)"),
-    valued("--log-file", "log to a file; redirect stderr instead", env="LLAMA_ARG_LOG_FILE"),
-    valued("--logdir", "log to a folder; redirect stderr instead"),
-    valued("--log-colors", "colours in the log", env="LLAMA_ARG_LOG_COLORS"),
+    valued("--logdir", "log to a folder; --log-file logs to a file"),
     valued("--log-prompts-dir", "save prompts to a folder"),
-    bare("--log-prefix", "prefixes in the log", off="--no-log-prefix", env="LLAMA_ARG_LOG_PREFIX"),
-    bare("--log-timestamps", "times in the log", off="--no-log-timestamps", env="LLAMA_ARG_LOG_TIMESTAMPS"),
     bare("--log-jsonl", "log as JSON lines", off="--no-log-jsonl", env="LLAMA_ARG_LOG_JSONL"),
     bare("--perf", "libllama's own timings", off="--no-perf", env="LLAMA_ARG_PERF"),
     bare("--warmup", "an empty run at the start", off="--no-warmup"),
