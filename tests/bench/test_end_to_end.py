@@ -39,7 +39,7 @@ def test_a_table_then_one_line_of_json(
     words = ("-m", target, "-md", str(models / "draft.gguf"), "-cd", "64", "--prompts", prompts, "-n", "8")
     assert bench(*words, "--limit", "2", "--methods", "auto,draft:2,oracle", "--json", str(data)) == 0
     out, err = capsys.readouterr()
-    assert err == ""
+    assert all(line.startswith("paceline: warning: draft") for line in err.splitlines()), "its draft model is useless"
     *shown, last = out.splitlines()
     assert any("speed-up" in line for line in shown)
     summary = json.loads(last)
