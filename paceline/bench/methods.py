@@ -33,7 +33,7 @@ NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DrafterChoice:
     """One drafter, and the settings its numbers gave."""
 
     drafter: str
@@ -52,7 +52,7 @@ class Method:
 
     name: str
     policy: str = "fixed"
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[DrafterChoice, ...] = ()
 
     @property
     def is_fixed(self) -> bool:
@@ -87,7 +87,7 @@ def parse(name: str) -> Method:
     return Method(name, "fixed" if listed == name else "auto", choices)
 
 
-def choice(method: str, part: str) -> Choice:
+def choice(method: str, part: str) -> DrafterChoice:
     word, *numbers = part.split(":")
     drafter = ALIASES.get(word, word)
     if drafter not in NAMES:
@@ -100,7 +100,7 @@ def choice(method: str, part: str) -> Choice:
     values = {field: number(method, field, text) for field, text in zip(fields, numbers, strict=False)}
     if drafter == "draft-simple" and values:
         values.setdefault("p_min", 0.0)
-    return Choice(drafter, tuple(values.items()))
+    return DrafterChoice(drafter, tuple(values.items()))
 
 
 def number(method: str, field: str, text: str) -> float:

@@ -75,7 +75,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Measured:
     """What one prompt's generation came to."""
 
     tokens: tuple[int, ...]
@@ -83,18 +83,18 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class Account:
     """How long an engine has worked, and by its planner's account: without speculation, and with it."""
 
     seconds: float
     plain: float = 0.0
     actual: float = 0.0
 
-    def __sub__(self, before: Clock) -> Clock:
-        return Clock(self.seconds - before.seconds, self.plain - before.plain, self.actual - before.actual)
+    def __sub__(self, before: Account) -> Account:
+        return Account(self.seconds - before.seconds, self.plain - before.plain, self.actual - before.actual)
 
 
-Finish = Callable[[], tuple[list[Answer], Clock]]  # waits for a started job: its answers, and the time they took
+Finish = Callable[[], tuple[list[Measured], Account]]  # waits for a started job: its answers, and the time they took
 
 
 class Contender(Protocol):
@@ -160,7 +160,7 @@ def rotated(items: Sequence[Item], turn: int) -> list[Item]:
     return [*items[n:], *items[:n]]
 
 
-def sample(method: str, job: Job, repeat: int, answers: Sequence[Answer], took: Clock) -> Sample:
+def sample(method: str, job: Job, repeat: int, answers: Sequence[Measured], took: Account) -> Sample:
     """The clock starts at a first token, so first tokens do not count."""
     timings = [answer.timings for answer in answers]
     return Sample(
@@ -213,19 +213,19 @@ class Runner:
         group = next(GROUPS) if len(job.prompts) > 1 else None
         started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling, group=group) for p in job.prompts]
 
-        def finish() -> tuple[list[Answer], Clock]:
+        def finish() -> tuple[list[Measured], Account]:
             return [answer_of(generation) for generation in started], self.clock() - before
 
         return finish
 
-    def clock(self) -> Clock:
+    def clock(self) -> Account:
         """Read between two steps: answers are complete a moment before the step that wrote their end."""
         status = self.engine.status()
-        return Clock(status.seconds, *(status.planned or ()))
+        return Account(status.seconds, *(status.planned or ()))
 
     def together(
         self, prompts: Sequence[tuple[int, ...]], n_tokens: int, sampling: SamplingParams, **options: Any
-    ) -> list[Answer]:
+    ) -> list[Measured]:
         started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling, **options) for p in prompts]
         return [answer_of(generation) for generation in started]
 
@@ -259,7 +259,7 @@ class OracleRunner(Runner):
         return answers
 
 
-def answer_of(generation: Generation) -> Answer:
+def answer_of(generation: Generation) -> Measured:
     tokens = tuple(piece.token.id for chunk in generation for piece in chunk.pieces)
     assert generation.finish
-    return Answer(tokens, generation.finish.timings)
+    return Measured(tokens, generation.finish.timings)

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 from paceline.cli import values
-from paceline.cli.flag import Flag, Kind, Status
 from paceline.cli.table import TABLE
+from paceline.cli.table.flag import Flag, Kind, Support
 from paceline.errors import ConfigError
 
 NO_VARIABLES: Mapping[str, str] = {}
@@ -51,10 +51,10 @@ class Parsed:
 
     def add(self, flag: Flag, name: str, value: object) -> None:
         """One use of a flag; `name` is what the user typed, for messages."""
-        if flag.status is Status.REFUSED:
+        if flag.status is Support.REFUSED:
             raise ConfigError(f"{name} ({flag.help}) is not supported, and the answer would not be what you asked for")
-        if flag.status is not Status.REAL:
-            self.warn(f"{name} has no effect {'yet' if flag.status is Status.PLANNED else 'here'}: {flag.help}")
+        if flag.status is not Support.REAL:
+            self.warn(f"{name} has no effect {'yet' if flag.status is Support.PLANNED else 'here'}: {flag.help}")
         for path in flag.fields:
             before = self.values.get(path) if flag.grows else None
             self.values[path] = before + value if isinstance(before, tuple) and isinstance(value, tuple) else value

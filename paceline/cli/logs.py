@@ -85,14 +85,14 @@ def handlers_of(options: LogOptions, *, serving: bool) -> list[logging.Handler]:
     timestamps = options.timestamps is not False
     color = wants_color(options.colors, sys.stderr, os.environ)
     handlers: list[logging.Handler] = [Stderr()]
-    handlers[0].setFormatter(Line(prefix=prefix, timestamps=timestamps, color=color))
+    handlers[0].setFormatter(LineFormat(prefix=prefix, timestamps=timestamps, color=color))
     if options.file is not None:
         handlers.append(LogFile.open(options.file))
-        handlers[1].setFormatter(Line(prefix=prefix, timestamps=timestamps, color=False))
+        handlers[1].setFormatter(LineFormat(prefix=prefix, timestamps=timestamps, color=False))
     return handlers
 
 
-class Line(logging.Formatter):
+class LineFormat(logging.Formatter):
     """With a prefix `0.00.035.060 I text`: minutes, seconds, milli- and microseconds since the start, and the level."""
 
     def __init__(self, *, prefix: bool, timestamps: bool, color: bool) -> None:

@@ -49,7 +49,7 @@ Try it:
   paceline run -m large.gguf -md small.gguf -p "Hello"       a small model drafts for a large one
   paceline run -f code.py --spec-type ngram-simple           text that repeats itself needs no second model
 
-`paceline run --help` lists every flag; llama-server's names and LLAMA_ARG_* variables work here too."""
+`paceline run --help` lists every flag; most of llama-server's names and LLAMA_ARG_* variables work."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

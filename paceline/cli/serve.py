@@ -11,9 +11,9 @@ from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
 from paceline.errors import ConfigError
+from paceline.server.listener import Server, listen, url
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
-from paceline.server.serving import Server, listen, url
 from paceline.server.text_request import Defaults
 
 log = logging.getLogger("paceline")

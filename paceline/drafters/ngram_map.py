@@ -27,7 +27,7 @@ N_VALUES = 4
 Key = tuple[int, int]
 
 
-class Memory:
+class NgramMemory:
     """One request: where its n-grams are, how long drafts from each key may be, which key drafted last."""
 
     __slots__ = ("index", "last_key", "limits")
@@ -44,10 +44,10 @@ class NgramMapK(Drafter):
 
     def __init__(self, params: NgramParams) -> None:
         self._params = params
-        self._memories: dict[int, Memory] = {}
+        self._memories: dict[int, NgramMemory] = {}
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
-        self._memories[seq] = Memory(NgramIndex(self._params.size_n, tokens))
+        self._memories[seq] = NgramMemory(NgramIndex(self._params.size_n, tokens))
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         return [self._draft(request) for request in requests]

@@ -32,7 +32,7 @@ Way = Sequence[tuple[int, int]]
 """How tokens are computed, again and again: so many that are kept, then so many that are rejected."""
 
 
-class Computes(Protocol):
+class Triable(Protocol):
     """What of a context trying needs."""
 
     n_batch: int
@@ -80,7 +80,7 @@ class Layout:
         """Tokens a text may have, where a slot has so many cells: the last but one is computed too, and padded."""
         return n_ctx - max(0, self.least - 2)
 
-    def within(self, context: Computes) -> Layout | None:
+    def within(self, context: Triable) -> Layout | None:
         """As far as the context takes such batches in one piece; None where it takes none."""
         most = min(self.most, context.n_batch, context.n_ubatch)
         fits = self.least <= most and self.room(context.n_ctx_seq) > self.least
@@ -99,14 +99,14 @@ CANDIDATES = (
 is for accelerators, where eight tokens cost little more than four and leave room for drafts."""
 
 
-def find(context: Computes, candidates: Iterable[Layout] = CANDIDATES) -> Layout | None:
+def find(context: Triable, candidates: Iterable[Layout] = CANDIDATES) -> Layout | None:
     """The first layout by which this context computes the same bits whatever is drafted. Leaves the context empty."""
     trial = Trial(context)
     fitting = (layout.within(context) for layout in candidates)
     return next((layout for layout in fitting if layout and trial.passes(layout)), None)
 
 
-def step_seconds(context: Computes, n: int) -> float:
+def step_seconds(context: Triable, n: int) -> float:
     """A batch of n tokens on an empty sequence, undisturbed."""
     batch, times = context.new_batch(), [0.0]
     while len(times) <= N_TIMES and sum(times) < TIMING:
@@ -138,7 +138,7 @@ def ways(layout: Layout) -> list[Way]:
 class Trial:
     """Random text, read in each sequence up to where all ways begin."""
 
-    def __init__(self, context: Computes) -> None:
+    def __init__(self, context: Triable) -> None:
         self.context = context
         self._batch = context.new_batch()
         n_read = min(32, context.n_ubatch, context.n_batch, context.n_ctx_seq)

@@ -29,7 +29,7 @@ MOST = 0.5  # tokens beyond its price that one question counts for
 
 
 @dataclass(slots=True)
-class Choice:
+class ChosenDraft:
     """A slot's draft: how likely each token is, how many are worth checking, and what that gains."""
 
     draft: Draft
@@ -38,7 +38,7 @@ class Choice:
     gain: float
 
 
-def pays(choices: Mapping[int, Choice], budget: DraftBudget) -> bool:
+def pays(choices: Mapping[int, ChosenDraft], budget: DraftBudget) -> bool:
     """Whether the slot has a draft that is worth checking."""
     choice = choices.get(budget.slot.seq)
     return choice is not None and choice.n > 0
@@ -68,7 +68,7 @@ class AutoPolicy(Policy):
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         planner, names, start = self.planner, pool.names(), pool.clock()
         planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
-        choices: dict[int, Choice] = {}
+        choices: dict[int, ChosenDraft] = {}
         for name in names:
             self._ask(pool, name, [b for b in budgets if name in b.sources and not pays(choices, b)], choices)
         planner.learn_sizes([choice.p_accept for choice in choices.values()], pool.clock() - start)
@@ -86,7 +86,9 @@ class AutoPolicy(Policy):
 
     # -- asking
 
-    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], choices: dict[int, Choice]) -> None:
+    def _ask(
+        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], choices: dict[int, ChosenDraft]
+    ) -> None:
         """Those slots where it pays, or may pay. Its draft becomes the slot's choice."""
         asked = self._worth_asking(pool, name, [budget for budget in budgets if budget.limit > 0])
         if not asked:
@@ -98,7 +100,7 @@ class AutoPolicy(Policy):
         drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
-            choice = choices[budget.slot.seq] = Choice(draft, p_accept, *self.planner.best_length(p_accept))
+            choice = choices[budget.slot.seq] = ChosenDraft(draft, p_accept, *self.planner.best_length(p_accept))
             if not choice.n:
                 self._judge(budget.slot.seq, name, 0.0)
         self._took(name, asked, pool.clock() - start)

@@ -23,9 +23,9 @@ from paceline.process.messages import (
     Close,
     Events,
     Line,
+    Loading,
     Logged,
     Open,
-    Progress,
     Raised,
     Ready,
     Refused,
@@ -88,7 +88,7 @@ class Child:
         line.send(Ready(self.engine.info, vocabulary))
 
     def _progress(self, share: float) -> None:
-        self._line.send(Progress(share))
+        self._line.send(Loading(share))
 
     def take(self, message: Submit | Cancel | Call) -> None:
         match message:

@@ -19,7 +19,7 @@ import paceline
 from paceline.config import Settings
 from paceline.errors import EngineDied, named
 from paceline.process.base import OnProgress
-from paceline.process.messages import Close, Logged, Open, Progress, Ready, Refused, ToChild, ToFront, front_line
+from paceline.process.messages import Close, Loading, Logged, Open, Ready, Refused, ToChild, ToFront, front_line
 
 N_LINES = 12
 LOGGERS = ("paceline", "paceline.llama")
@@ -62,7 +62,7 @@ class Handle:
         self.send(Open(settings, again, levels))
         for message in self.messages():
             match message:
-                case Progress(share):
+                case Loading(share):
                     if on_progress:
                         on_progress(share)
                 case Ready():

@@ -20,7 +20,7 @@ from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
 from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus, Status
-from paceline.process.grammars import Grammars
+from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
 from paceline.text.stops import stop_check
 
@@ -44,7 +44,7 @@ class LocalEngine:
         drafting = Drafting(parts.drafters, parts.policy, vocab.eog)
         self.core = Core(parts.context, vocab, drafting, settings.engine, layout)
         self.info = self._info()
-        self.grammars = Grammars(vocab)
+        self.grammars = GrammarCache(vocab)
         self._active: dict[int, ActiveRequest] = {}
         self._closed = False
         self.loop = EngineLoop(self.core, self._idle_measuring(), after_step)

@@ -50,7 +50,7 @@ class Close(msgspec.Struct, frozen=True, tag=True):
 ToChild = Open | Submit | Cancel | Call | Close
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class Loading(msgspec.Struct, frozen=True, tag=True):
     share: float
 
 
@@ -91,7 +91,7 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-ToFront = Progress | Refused | Ready | Events | Returned | Raised | Logged
+ToFront = Loading | Refused | Ready | Events | Returned | Raised | Logged
 
 Incoming = TypeVar("Incoming")
 

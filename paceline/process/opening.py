@@ -4,7 +4,6 @@ file has them. What was found is kept in the cache folder, by model and machine.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +19,6 @@ from paceline.llama.context import Context, fingerprint
 from paceline.llama.lib import devices, untile
 from paceline.llama.model import Model, check_file
 from paceline.llama.shared import SharedModels
-
-log = logging.getLogger("paceline")
 
 LARGEST = max(layout.most for layout in CANDIDATES)
 N_ROUNDS = 3

@@ -151,7 +151,7 @@ class ChatReply:
     # -- the fold
 
     def whole(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        messages = [Folded() for _ in self.choices]
+        messages = [FoldedChat() for _ in self.choices]
         timings: dict[str, Any] = {}
         for part in parts:
             timings = part.get("timings", timings)
@@ -167,7 +167,7 @@ class ChatReply:
 
 
 @dataclass(slots=True)
-class Folded:
+class FoldedChat:
     """Chunks of one choice, put together."""
 
     content: str = ""

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
-from paceline.server import messages, slots
+from paceline.server import dialogue, slots
 from paceline.server.errors import Json, not_supported, unavailable
 from paceline.server.native_reply import NativeReply, ReplyOptions, settings_json
 from paceline.server.reply import BUILD
@@ -101,7 +101,7 @@ def add_tokens(router: APIRouter, service: Service) -> None:
 
     @router.post("/apply-template")
     def apply_template(body: TemplateBody) -> Response:
-        return Json({"prompt": messages.converse(service.template, body, service.template_variables).prompt})
+        return Json({"prompt": dialogue.converse(service.template, body, service.template_variables).prompt})
 
 
 def add_slots(router: APIRouter, service: Service) -> None:

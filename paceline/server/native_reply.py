@@ -100,14 +100,14 @@ class NativeReply:
     # -- the fold
 
     def whole(self, parts: Sequence[dict[str, Any]]) -> Any:
-        texts = [Folded() for _ in self.choices]
+        texts = [FoldedText() for _ in self.choices]
         for part in parts:
             texts[part["index"]].add(part, tokens=self._options.tokens)
         replies = [only(text.reply, self._options.fields) for text in texts]
         return replies if self._options.several else replies[0]
 
 
-class Folded:
+class FoldedText:
     """Parts of one text, put together."""
 
     def __init__(self) -> None:

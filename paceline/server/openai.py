@@ -11,7 +11,7 @@ from starlette.responses import Response
 from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.library import Engine
-from paceline.server import messages
+from paceline.server import dialogue
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
@@ -85,7 +85,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     """Runs on a worker thread: templates, tokens and grammars take a while."""
     engine = service.engine
     check_model(body.model, service.model_names)
-    conversation = messages.converse(service.template, body, service.template_variables)
+    conversation = dialogue.converse(service.template, body, service.template_variables)
     wanted = text_request(engine, body, engine.tokenize(conversation.prompt), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
@@ -101,7 +101,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     rules = Rules(
         names=conversation.names,
         thoughts_opened=conversation.thoughts_opened,
-        keep_thoughts=messages.keeps_thoughts(body, service.params.reasoning_format),
+        keep_thoughts=dialogue.keeps_thoughts(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )

@@ -40,14 +40,14 @@ class ServerParams:
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
     max_body_mib: int = 32
-    grace: int = 10
+    shutdown_timeout: int = 10
 
     def __post_init__(self) -> None:
         check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
         check_range("port", self.port, 0, 65535)
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
-        check_range("the seconds to finish answers at shutdown", self.grace, 0, 3600)
+        check_range("the seconds to finish answers at shutdown", self.shutdown_timeout, 0, 3600)
         check(not self.api_prefix or self.api_prefix.startswith("/"), "an API prefix starts with /")
         check(not self.api_prefix.endswith("/"), "an API prefix does not end with /")
         both = bool(self.ssl_key_file) == bool(self.ssl_cert_file)

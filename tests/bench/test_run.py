@@ -9,7 +9,7 @@ import pytest
 
 from paceline.bench.jobs import Job
 from paceline.bench.methods import Method, parse_all
-from paceline.bench.run import Answer, Clock, Contender, Finish, Plan, Sample, run
+from paceline.bench.run import Account, Contender, Finish, Measured, Plan, Sample, run
 from paceline.config import SamplingParams
 from paceline.engine.request import Timings
 from paceline.errors import ContextFull
@@ -45,12 +45,12 @@ class FakeContender:
         self.book.events.append(f"{self.name}{job.number}")
         self.book.samplings.setdefault((self.name, job.number), []).append(sampling)
 
-        def finish() -> tuple[list[Answer], Clock]:
+        def finish() -> tuple[list[Measured], Account]:
             self.book.events.append(f"end {self.name}{job.number}")
             if (self.name, job.number) in self.book.fails:
                 raise ContextFull("too long")
             timings = Timings(predicted_n=n_tokens, predicted_ms=500.0, n_steps=5, draft_n=8, draft_n_accepted=6)
-            return [Answer((1, 2, 3), timings) for _ in job.prompts], Clock(2.0, plain=3.0, actual=1.5)
+            return [Measured((1, 2, 3), timings) for _ in job.prompts], Account(2.0, plain=3.0, actual=1.5)
 
         return finish
 
@@ -136,7 +136,7 @@ def test_first_tokens_do_not_count_since_the_clock_starts_with_them(n_slots: int
 def test_the_planners_account_is_part_of_the_sample() -> None:
     sample = measured(Book(), plan())[1]
     assert (sample.planned_plain, sample.planned_actual) == (3.0, 1.5)
-    assert Clock(5.0, 3.0, 2.0) - Clock(1.0, 2.0, 0.5) == Clock(4.0, 1.0, 1.5)
+    assert Account(5.0, 3.0, 2.0) - Account(1.0, 2.0, 0.5) == Account(4.0, 1.0, 1.5)
 
 
 def test_everybody_starts_between_two_steps() -> None:

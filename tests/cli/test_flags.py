@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import build
-from paceline.cli.flag import EVERY, Kind, Status
 from paceline.cli.flags import Parsed, parse
 from paceline.cli.help import command_help, markdown
 from paceline.cli.options import Prompt
 from paceline.cli.table import TABLE
+from paceline.cli.table.flag import EVERY, Kind, Support
 from paceline.config import SamplingParams
 from paceline.errors import ConfigError
 
@@ -87,7 +87,7 @@ def test_every_row_teaches() -> None:
 @pytest.mark.parametrize("command", EVERY)
 def test_help_shows_every_flag_that_does_something(command: str) -> None:
     text = command_help(command)
-    real = [flag for flag in TABLE if command in flag.commands and flag.status is Status.REAL]
+    real = [flag for flag in TABLE if command in flag.commands and flag.status is Support.REAL]
     assert real
     assert [name for flag in real for name in flag.names.split() if name not in text] == []
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
+from paceline.server.listener import Server, listen, url
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
-from paceline.server.serving import Server, listen, url
 from paceline.server.text_request import Defaults
 
 
@@ -54,7 +54,7 @@ def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, n_threads: int 
 def live(
     settings: Settings, params: ServerParams | None = None, defaults: Defaults | None = None, *, load: bool = True
 ) -> Iterator[Live]:
-    params = params or ServerParams(port=0, metrics=True, grace=1)
+    params = params or ServerParams(port=0, metrics=True, shutdown_timeout=1)
     service = Service(settings, params, defaults)
     if load:
         service.load()

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -216,7 +217,7 @@ def test_every_key_is_compared_each_time(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.model
 def test_answers_are_finished_at_shutdown_and_nobody_new_is_let_in(target: str) -> None:
     replies: list[httpx.Response] = []
-    with live(settings(target, n_ctx=8192), ServerParams(port=0, grace=30)) as server:
+    with live(settings(target, n_ctx=8192), ServerParams(port=0, shutdown_timeout=30)) as server:
         body = {"prompt": "Hi", "n_predict": 300, "ignore_eos": True}
         work = threading.Thread(
             target=lambda: replies.append(httpx.post(f"{server.url}/completion", json=body, timeout=60))
@@ -232,7 +233,7 @@ def test_answers_are_finished_at_shutdown_and_nobody_new_is_let_in(target: str) 
 
 @pytest.mark.model
 def test_past_the_grace_answers_end_with_an_error(target: str) -> None:
-    with live(settings(target, n_ctx=60_000, n_slots=1), ServerParams(port=0, grace=0)) as server:
+    with live(settings(target, n_ctx=60_000, n_slots=1), ServerParams(port=0, shutdown_timeout=0)) as server:
         stream = httpx.Client(timeout=60).stream("POST", f"{server.url}/completion", json=ENDLESS)
         response = stream.__enter__()
         lines = response.iter_lines()
@@ -249,16 +250,34 @@ def test_past_the_grace_answers_end_with_an_error(target: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_starts_serves_and_ends_cleanly(target: str, number: signal.Signals) -> None:
     words = [sys.executable, "-m", "paceline", "serve", "-m", target, "--port", "0", "-c", "512", "-a", "mine"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as process:
+    environment = {**os.environ, "NO_COLOR": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process, killed(process):
         assert process.stderr
-        first, second = process.stderr.readline(), process.stderr.readline()
-        assert "/health answers while mine loads" in first
-        assert "ready at http://127.0.0.1:" in second
-        address = second.split("ready at ")[1].split()[0]
+        said = [process.stderr.readline()]
+        while "ready at http://127.0.0.1:" not in said[-1]:
+            said.append(process.stderr.readline())
+            assert said[-1], said
+        assert "/health answers while mine loads" in said[0]
+        assert any("loaded model 'target.gguf'" in line for line in said)
+        assert any("drafters: grammar, suffix" in line for line in said)
+        address = said[-1].split("ready at ")[1].split()[0]
         assert httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == "mine"
+        body = {"prompt": "on and on", "n_predict": 4}
+        assert httpx.post(f"{address}/completion", json=body).json()["timings"]["predicted_n"] == 4
         process.send_signal(number)
         assert process.wait(20) == 0
-        assert process.stderr.read() == ""
+        rest = process.stderr.read().splitlines()
+        assert "prompt eval time =" in rest[0]
+        assert all("print_timing" in line for line in rest)
+
+
+@contextmanager
+def killed(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A test that fails does not wait for a server that runs on."""
+    try:
+        yield
+    finally:
+        process.kill()
 
 
 def test_a_broken_start_is_one_line() -> None:

@@ -13,7 +13,7 @@ from tests.server.test_openai import client_of
 
 @pytest.fixture(scope="module")
 def server(target: str) -> Iterator[Live]:
-    with live(settings(target, n_ctx=1024), ServerParams(port=0, grace=1, embeddings=True)) as server:
+    with live(settings(target, n_ctx=1024), ServerParams(port=0, shutdown_timeout=1, embeddings=True)) as server:
         yield server
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, Flag, Kind, rows
 
 CONTEXT = [
     Flag(

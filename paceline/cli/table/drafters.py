@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.cli.flag import EVERY, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, Flag, Kind, rows
 
 SIZED = ("ngram_simple", "ngram_map_k", "ngram_map_k4v")
 

@@ -6,7 +6,7 @@ would give another answer than the user asked for.
 
 from __future__ import annotations
 
-from paceline.cli.flag import EVERY, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, Flag, Kind, rows
 
 
 def bare(names: str, help: str, off: str = "", env: str = "") -> Flag:

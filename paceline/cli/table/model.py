@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, SERVE, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, SERVE, Flag, Kind, rows
 
 PRESETS = (
     "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "

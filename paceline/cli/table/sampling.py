@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, WRITING, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
 
 
 def number(names: str, field: str, help: str, env: str = "") -> Flag:
@@ -27,7 +27,7 @@ DRAW = [
         kind=Kind.INT,
         convert=values.seed,
         default="random",
-        help="the same seed and prompt give the same text, whatever drafts; -1 = another one each time",
+        help="with --exact the same seed and prompt give the same text, whatever drafts; -1 = another one each time",
     ),
 ]
 

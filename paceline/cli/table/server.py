@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.cli.flag import SERVE, Flag, Kind, rows
+from paceline.cli.table.flag import SERVE, Flag, Kind, rows
 from paceline.config import POOLINGS
 
 LISTEN = [
@@ -58,7 +58,14 @@ LISTEN = [
         sets="server.timeout",
         kind=Kind.INT,
         env="LLAMA_ARG_TIMEOUT",
-        help="give up on a silent connection after N seconds",
+        help="close a connection that has been idle for N seconds, 75 at most",
+    ),
+    Flag(
+        names="--shutdown-timeout",
+        sets="server.shutdown_timeout",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="at the end answers that are being written get so long to finish; then they are cancelled",
     ),
     Flag(
         names="--path",
@@ -122,7 +129,7 @@ REPORT = [
         names="--props",
         sets="server.props",
         env="LLAMA_ARG_ENDPOINT_PROPS",
-        help="let clients change settings through POST /props",
+        help="accept POST /props, which changes nothing yet",
     ),
     Flag(
         names="--slot-save-path",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.flag import EVERY, WRITING, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
 
 CHOICE = [
     Flag(
@@ -22,7 +22,7 @@ CHOICE = [
         on=("ngram-mod",),
         grows=True,
         default="",
-        help="add ngram-mod with its defaults: good for long sessions and edits",
+        help="ngram-mod with its defaults, beside what --spec-type names: good for long sessions and edits",
     ),
     Flag(
         names="--spec-policy",

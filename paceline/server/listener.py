@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
             log_level="warning",
             access_log=False,
             timeout_keep_alive=min(params.timeout, 75),
-            timeout_graceful_shutdown=params.grace + LAST_SECONDS,
+            timeout_graceful_shutdown=params.shutdown_timeout + LAST_SECONDS,
             ssl_keyfile=params.ssl_key_file,
             ssl_certfile=params.ssl_cert_file,
             lifespan="on",
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.stop_accepting()
-        asyncio.get_running_loop().call_later(self.service.params.grace, self.service.cancel_all)
+        asyncio.get_running_loop().call_later(self.service.params.shutdown_timeout, self.service.cancel_all)
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

@@ -56,7 +56,7 @@ class Kind(Enum):
     LIST = "list"
 
 
-class Status(Enum):
+class Support(Enum):
     REAL = "real"
     PLANNED = "planned"  # its field does not exist yet; becomes real by itself when it does
     IGNORED = "ignored"  # means nothing here, warns once
@@ -120,12 +120,12 @@ class Flag:
         return [path for path in self.sets.split() if default_of(path) is not MISSING]
 
     @property
-    def status(self) -> Status:
+    def status(self) -> Support:
         if self.refused:
-            return Status.REFUSED
+            return Support.REFUSED
         if not self.sets:
-            return Status.IGNORED
-        return Status.REAL if self.fields else Status.PLANNED
+            return Support.IGNORED
+        return Support.REAL if self.fields else Support.PLANNED
 
     @property
     def takes(self) -> str:

@@ -14,7 +14,7 @@ from paceline.text.grammar import CompiledGrammar, GrammarCompiler, Matcher
 N_KEPT = 64
 
 
-class Grammars:
+class GrammarCache:
     """One is compiled at a time: a hostile one can take a minute. Others wait, nobody else does."""
 
     def __init__(self, vocab: Vocab) -> None:
