@@ -77,7 +77,7 @@ def test_a_chat_streamed_is_the_same_chat(client: Any) -> None:
 
 
 def test_chunks_tell_who_wrote_what_when_asked(tiny: Live) -> None:
-    body = {"messages": HELLO, "max_tokens": 12, "stream": True, "timings_per_token": True}
+    body = {"messages": HELLO, "max_tokens": 12, "stream": True, "timings_per_token": True, "ignore_eos": True}
     with tiny.http.stream("POST", "/v1/chat/completions", json=body) as response:
         lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
     assert lines[-1] == "[DONE]"
