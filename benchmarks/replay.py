@@ -377,7 +377,7 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path, nargs="*")
-    parser.add_argument("--record", type=Path, help="write answers to this file, with a draft model's opinions")
+    parser.add_argument("--record", type=Path, help="write answers to this file, with a draft model's agreements")
     parser.add_argument("--draft", help="draft model of the same vocabulary")
     parser.add_argument("--prompts", type=int, default=36)
     parser.add_argument("-n", type=int, default=160)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from itertools import count
 from time import perf_counter
 from types import TracebackType
@@ -136,7 +137,7 @@ class Engine:
         """Why nothing is drafted, where nobody chose that."""
         return self.info.speculation_off
 
-    @property
+    @cached_property
     def chat_template(self) -> ChatTemplate:
         return self.template_of(self.info.chat_template)
 

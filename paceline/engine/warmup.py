@@ -134,16 +134,16 @@ def changes(rounds: Sequence[dict[int, Runs]]) -> list[float]:
 
 
 def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, float], float]:
-    """The median of each size, as if the machine had been equally quick in all rounds: it has its moods. And how far
+    """The median of each size, as if the machine had been equally quick in all rounds: it has its speeds. And how far
     single measurements are from it: half are farther."""
     logs = [{n: [math.log(s) for s in runs[skip:]] for n, runs in each.items()} for each in rounds]
     common = set.intersection(*(set(each) for each in logs))
-    moods = [median(x for n in common for x in each[n]) for each in logs]
-    usual = median(moods)
+    speeds = [median(x for n in common for x in each[n]) for each in logs]
+    usual = median(speeds)
     by_size: dict[int, list[float]] = {}
-    for each, mood in zip(logs, moods, strict=True):
+    for each, speed in zip(logs, speeds, strict=True):
         for n, found in each.items():
-            by_size.setdefault(n, []).extend(x - mood + usual for x in found)
+            by_size.setdefault(n, []).extend(x - speed + usual for x in found)
     middle = {n: median(found) for n, found in by_size.items()}
     spread = median(abs(x - middle[n]) for n, found in by_size.items() for x in found)
     return {n: math.exp(log) for n, log in middle.items()}, spread

@@ -212,22 +212,22 @@ class Planner:
             for n in range(1, n_max + 1)
         )
 
-    def prospect(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
+    def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:
         """What asking a model would have gained on average, where it said how sure it was of each token of a text, and
         whether that was right is known; at a size that has become usual."""
         self._price, self._extra = 0.0, [0.0]
         self._nothing = self.seconds(self.n_slots)
-        gains = [self._hindsight(opinions[i:], token_seconds) for i in range(len(opinions))]
+        gains = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
         return max(0.0, sum(gains) / len(gains))
 
-    def _hindsight(self, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> float:
+    def _hindsight(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:
         reached, n = 1.0, 0
-        for n, (confidence, _) in enumerate(opinions[:LOOK_AHEAD], start=1):
+        for n, (confidence, _) in enumerate(agreements[:LOOK_AHEAD], start=1):
             reached *= confidence
             if not self.pays_to_continue(reached, confidence, n, LOOK_AHEAD - n, token_seconds):
                 break
-        n, _ = self.best_length([confidence for confidence, _ in opinions[:n]])
-        n_right = next((i for i, (_, right) in enumerate(opinions[:n]) if not right), n)
+        n, _ = self.best_length([confidence for confidence, _ in agreements[:n]])
+        n_right = next((i for i, (_, right) in enumerate(agreements[:n]) if not right), n)
         return n_right - self.rate * self.shares(n)[n]
 
     # -- how it went

@@ -169,13 +169,13 @@ class AutoPolicy(Policy):
             self.gains.took(name, seconds / len(asked))
         self._have_read |= keys
 
-    def set_agreement(self, name: str, opinions: Sequence[tuple[float, bool]], token_seconds: float) -> None:
+    def set_agreement(self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> None:
         """How sure a model was of each token that the target wrote before any request, and whether it was right."""
-        if not opinions:
+        if not agreements:
             return
-        self.agreement[name] = sum(right for _, right in opinions) / len(opinions)
-        self.gains.common[name] = self.planner.prospect(opinions, token_seconds)
-        for confidence, right in opinions:
+        self.agreement[name] = sum(right for _, right in agreements) / len(agreements)
+        self.gains.common[name] = self.planner.prospect(agreements, token_seconds)
+        for confidence, right in agreements:
             self.acceptance.of(name, sampled=False).learn(confidence, right=right)
 
     @property

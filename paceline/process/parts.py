@@ -148,8 +148,8 @@ class Parts:
         """Tell the policy how far the draft model can be trusted, and people if it cannot."""
         source, vocab = self.model.chat_template, self.model.vocab
         asked = question(vocab, (lambda: ChatTemplate.of(source, vocab)) if source else None)
-        opinions = WORKER.call(lambda: probe(self.context, draft, asked, vocab.eog))
-        policy.set_agreement(DraftModel.name, opinions, self.draft_costs.predict(1))
+        agreements = WORKER.call(lambda: probe(self.context, draft, asked, vocab.eog))
+        policy.set_agreement(DraftModel.name, agreements, self.draft_costs.predict(1))
         agreement = policy.agreement.get(DraftModel.name, 1.0)
         if agreement < POOR:
             log.warning(USELESS, Path(draft.model.path).name, 100 * agreement)

@@ -22,7 +22,7 @@ N_WRITTEN = 40  # tokens
 LEAST = 16  # or nothing is said
 SECONDS = (0.6, 3.0)  # for N_WRITTEN and for LEAST tokens
 POOR = 0.1  # share of tokens a model and the target agree on, under which it is no use
-Opinion = tuple[float, bool]  # how sure the draft model was of its token, and whether it was the target's
+Agreement = tuple[float, bool]  # how sure the draft model was of its token, and whether it was the target's
 
 
 def question(vocab: Vocab, template: Callable[[], ChatTemplate] | None) -> list[int]:
@@ -34,8 +34,8 @@ def question(vocab: Vocab, template: Callable[[], ChatTemplate] | None) -> list[
         return vocab.tokenize(OPENING)
 
 
-def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozenset[int]) -> list[Opinion]:
-    """The draft's opinion on each token that the target writes; none where that would take too long."""
+def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozenset[int]) -> list[Agreement]:
+    """The draft's agreement on each token that the target writes; none where that would take too long."""
     room = min(min(context.n_batch, context.n_ctx_seq - 1) for context in (target, draft)) - len(asked)
     written = write(target, asked, min(N_WRITTEN, room), eog)
     if len(written) < LEAST:

@@ -80,7 +80,7 @@ class Live:
             return Submit(self.request)
         return Submit(msgspec.structs.replace(self.request, resume=Resume(self.tokens, self.timings)))
 
-    def hear(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         """Note what it takes to go on after this."""
         if isinstance(event, Started):
             self.started = True
@@ -238,7 +238,7 @@ class ChildEngine:
         live = self._pending.get(id)
         if not isinstance(live, Live):
             return
-        live.hear(event)
+        live.note(event)
         over = isinstance(event, Finished | Failed)
         if over:
             with self._lock:

@@ -13,7 +13,7 @@ from paceline.config import ModelParams
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model
 from paceline.process import probe
-from paceline.process.probe import LEAST, N_WRITTEN, OPENING, Opinion, question
+from paceline.process.probe import LEAST, N_WRITTEN, OPENING, Agreement, question
 from paceline.text.chat import CHATML, ChatTemplate
 from tests.fakes import EOG, N_VOCAB, FakeContext
 
@@ -27,7 +27,7 @@ class Dissenter(FakeContext):
         return np.roll(super()._logits(cells), 1)
 
 
-def ask(draft: FakeContext, target: FakeContext | None = None) -> list[Opinion]:
+def ask(draft: FakeContext, target: FakeContext | None = None) -> list[Agreement]:
     target = target or FakeContext()
     found = probe.probe(target, draft, ASKED, frozenset({EOG}))
     assert target.cells == draft.cells == [[]]
