@@ -162,9 +162,11 @@ class Core:
 
     def draft(self) -> None:
         generating = [slot for slot in self.slots if slot.generating]
+        if self.drafting.rests and not any([slot.known for slot in generating]):
+            return
         room = self.scheduler.draft_room(len(generating))
         slots = [slot for slot in generating if not self._repeat(slot, room)]
-        if slots and not self.drafting.rests:
+        if slots:
             self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
         n_drafted = sum(len(slot.draft) for slot in generating)
         n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)

@@ -84,15 +84,15 @@ class Slot:
         now = perf_counter()
         admitted = clock.admitted or now
         first = clock.first_token or now
-        drafters = tuple([stats.copy() for stats in self.stats.values()])
+        drafters = tuple([stats.copy() for stats in self.stats.values()]) if self.stats else ()
         return Timings(
             self.n_cached,
             self.n_prompt - self.n_cached,
             1e3 * (first - admitted),
             self.n_generated,
             1e3 * max(0.0, clock.last_token - first),
-            sum([d.n_tokens for d in drafters]),
-            sum([d.n_accepted_tokens for d in drafters]),
+            sum([d.n_tokens for d in drafters]) if drafters else 0,
+            sum([d.n_accepted_tokens for d in drafters]) if drafters else 0,
             self.n_steps,
             1e3 * (admitted - clock.submitted),
             drafters,

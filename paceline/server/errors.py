@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -19,6 +20,7 @@ log = logging.getLogger("paceline")
 
 INVALID = "invalid_request_error"
 UNAVAILABLE = "unavailable_error"
+ENCODER = msgspec.json.Encoder()
 
 
 class Json(Response):
@@ -32,10 +34,9 @@ class Json(Response):
 
 def encode(content: Any) -> bytes:
     try:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(finite(content), ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+        return ENCODER.encode(content)
+    except ValueError:  # half of a surrogate pair, or a number too large
+        return json.dumps(finite(content), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def finite(value: Any) -> Any:

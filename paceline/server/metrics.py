@@ -59,8 +59,8 @@ class Metrics:
             self._per_token.observe(seconds / n)
         self._recent.append((perf_counter(), n))
         self._forget_old()
-        sources = Counts(piece.token.source for piece in chunk.pieces if piece.token.source)
-        for source, n_accepted in sources.items():
+        sources = [piece.token.source for piece in chunk.pieces if piece.token.source]
+        for source, n_accepted in Counts(sources).items() if sources else ():
             self._accepted.labels(source).observe(n_accepted)
 
     def finished(self, timings: Timings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from time import perf_counter
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -68,25 +69,25 @@ class EventStream(Response):
         self._events = events
         self._on_close = on_close
         self._stall_s = stall_s
+        self._since: float | None = None  # when the line that is being sent was begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pump = asyncio.create_task(self._pump(send))
-        watch = asyncio.create_task(gone(receive))
+        tasks = [asyncio.create_task(work) for work in (self._pump(send), gone(receive), self._stalled())]
         try:
-            await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await ended(pump, watch)
+            await ended(*tasks)
             await self._events.aclose()
             self._on_close()
 
     async def _pump(self, send: Send) -> None:
-        with suppress(TimeoutError, OSError):
+        with suppress(OSError):
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 await self._body(send, self._first)
                 async for data in self._events:
                     await self._body(send, data)
-            except (TimeoutError, OSError):
+            except OSError:
                 raise
             except Exception as error:
                 await self._body(send, event(api_error(error).body()))
@@ -96,5 +97,11 @@ class EventStream(Response):
         await self._send(send, {"type": "http.response.body", "body": data, "more_body": more})
 
     async def _send(self, send: Send, message: dict[str, object]) -> None:
-        async with asyncio.timeout(self._stall_s):
-            await send(message)
+        self._since = perf_counter()
+        await send(message)
+        self._since = None
+
+    async def _stalled(self) -> None:
+        """Ends when the client has not read for too long. A timeout for every line would cost more than the line."""
+        while self._since is None or perf_counter() - self._since < self._stall_s:
+            await asyncio.sleep(self._stall_s / 4)
