@@ -211,8 +211,7 @@ class ChildEngine:
 
     def _run(self, handle: Handle | None) -> None:
         while handle:
-            for message in handle.messages():
-                self._hear(message)
+            self._listen(handle)
             reason = handle.end()
             with self._lock:
                 self._handle = None
@@ -221,6 +220,15 @@ class ChildEngine:
             self._blame(reason, KILLED if handle.was_murdered else 1.0)
             handle = self._restart()
         self._give_up_all(EngineClosed("the engine was closed"))
+
+    def _listen(self, handle: Handle) -> None:
+        """Until the child is gone. One that cannot be understood has to go."""
+        try:
+            for message in handle.messages():
+                self._hear(message)
+        except Exception:
+            log.exception("what the engine's process said could not be understood")
+            handle.kill()
 
     def _hear(self, message: ToFront) -> None:
         match message:
@@ -286,11 +294,11 @@ class ChildEngine:
         """Another child, however long it takes; None when nobody wants one any more."""
         n_deaths = n_refusals = 0
         while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
-            self._starting = handle = Handle()
             try:
+                self._starting = handle = Handle()
                 handle.open(self._settings, None, again=True)
                 return self._take_over(handle)
-            except EngineDied as error:
+            except (EngineDied, OSError) as error:
                 n_deaths, why = n_deaths + 1, str(error)
             except PacelineError as error:
                 handle.end()
@@ -322,4 +330,5 @@ class ChildEngine:
             handle.close(CLOSING)
         else:
             self._starting.kill()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
