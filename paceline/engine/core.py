@@ -162,7 +162,7 @@ class Core:
 
     def draft(self) -> None:
         generating = [slot for slot in self.slots if slot.generating]
-        if self.drafting.rests and not any([slot.known for slot in generating]):
+        if self.drafting.rests and not any(slot.known for slot in generating):
             return
         room = self.scheduler.draft_room(len(generating))
         slots = [slot for slot in generating if not self._repeat(slot, room)]
