@@ -248,8 +248,9 @@ class Planner:
         self.seconds_plain += plain
         self.seconds_actual += seconds + drafting
         predicted = self.target.observe(n_tokens, seconds, self.n_context)
-        self.predicted += GAIN_RATE * (predicted - self.predicted)
-        self.actual += GAIN_RATE * (seconds - self.actual)
+        rate = GAIN_RATE if self.actual else 1.0
+        self.predicted += rate * (predicted - self.predicted)
+        self.actual += rate * (seconds - self.actual)
 
     def observe_rest(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """A plain step while all drafters rest: looked at now and then only, since looking takes time too."""

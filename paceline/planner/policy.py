@@ -131,7 +131,9 @@ class AutoPolicy(Policy):
         can = self.planner.can_ever_pay(limit, token_seconds)
         if not can and limit >= ENOUGH:
             ms, plain = 1e3 * token_seconds, 1e3 * self.planner.plain_seconds / self.planner.n_slots
-            self._tell(name, f"{ms:.1f} ms a draft token against {plain:.1f} ms a plain step: it cannot pay")
+            batch = 1e3 * self.planner.seconds(ENOUGH)
+            why = f"{ms:.1f} ms a draft token" if token_seconds else f"{batch:.1f} ms for a batch of {ENOUGH} tokens"
+            self._tell(name, f"{why} against {plain:.1f} ms a plain step: it cannot pay")
         return can
 
     def _tell(self, name: str, why: str) -> None:
