@@ -24,6 +24,8 @@ SAMPLER_ORDER = (
 POLICIES = ("auto", "fixed")
 POOLINGS = ("mean", "cls", "last")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
+LONGEST_BREAKER = 256  # characters, of which libllama reads 40
 
 
 def check(condition: bool, message: str) -> None:
@@ -85,6 +87,12 @@ class SamplingParams:
         check_range("dry_base", self.dry_base, 0.0, 1e6)
         check_range("dry_allowed_length", self.dry_allowed_length, 0, 2**31 - 1)
         check_range("dry_penalty_last_n", self.dry_penalty_last_n, -1, 2**31 - 1)
+        n, longest = len(self.dry_sequence_breakers), max(map(len, self.dry_sequence_breakers), default=0)
+        check(n <= MAX_BREAKERS, f"dry_sequence_breakers has {n} entries, {MAX_BREAKERS} are allowed")
+        check(
+            longest <= LONGEST_BREAKER,
+            f"a dry_sequence_breaker has {longest} characters, {LONGEST_BREAKER} are allowed",
+        )
         check(self.mirostat in (0, 1, 2), f"mirostat must be 0, 1 or 2, got {self.mirostat}")
         check_range("mirostat_tau", self.mirostat_tau, 0.0, 1e6)
         check_range("mirostat_eta", self.mirostat_eta, 0.0, 1e6)

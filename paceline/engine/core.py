@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import Protocol
 
@@ -19,11 +20,13 @@ from paceline.engine.request import Emitted, Finished, Limits, Resume, Started, 
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
 from paceline.engine.verify import Draws, log_probabilities, verify
-from paceline.errors import ContextFull, DecodeError, RequestError
+from paceline.errors import ContextFull, DecodeError, PacelineError, RequestError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
 from paceline.llama.sampler import Sampler
+
+log = logging.getLogger("paceline")
 
 AGAIN = "again"  # the source of tokens that an earlier engine has written
 NO_ROWS: Floats = np.zeros((0, 0), np.float32)
@@ -129,7 +132,10 @@ class Core:
         try:
             self._start(slot, active)
         except Exception as error:
-            active.emit(failed(error))
+            if slot.busy:
+                self.fail(slot, error)
+            else:
+                active.emit(failed(error))
         return True
 
     def _start(self, slot: Slot, active: ActiveRequest) -> None:
@@ -162,7 +168,7 @@ class Core:
 
     def draft(self) -> None:
         generating = [slot for slot in self.slots if slot.generating]
-        if self.drafting.rests and not any([slot.known for slot in generating]):
+        if self.drafting.rests and not any(slot.known for slot in generating):
             return
         room = self.scheduler.draft_room(len(generating))
         slots = [slot for slot in generating if not self._repeat(slot, room)]
@@ -258,13 +264,15 @@ class Core:
             self.memory.keep(slot, n_before)
             self.finish(slot, "cancelled")
             return 0
-        own_rows = rows[work.row : work.row + work.n_outputs]
         try:
-            tokens = verify(draws_of(slot), own_rows, slot.draft.tokens, len(slot.tokens), self._eog)
-        except RequestError as error:
+            return self._verify(slot, rows[work.row : work.row + work.n_outputs])
+        except Exception as error:
             self.fail(slot, error)
             return 0
-        self._settle(slot, tokens, own_rows)
+
+    def _verify(self, slot: Slot, rows: Floats) -> int:
+        tokens = verify(draws_of(slot), rows, slot.draft.tokens, len(slot.tokens), self._eog)
+        self._settle(slot, tokens, rows)
         return len(tokens)
 
     def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
@@ -369,6 +377,8 @@ class Core:
 
     def fail(self, slot: Slot, error: Exception) -> None:
         """One request's trouble: its slot is emptied, the others go on."""
+        if not isinstance(error, PacelineError):
+            log.error("a request failed", exc_info=error)
         active = self._release(slot)
         self.memory.keep(slot, 0)
         slot.tokens = []

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from paceline.config import SpeculativeParams
+from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.engine.request import Finished, Resume, Timings
-from paceline.errors import ContextFull, DecodeError, PromptError
+from paceline.errors import ContextFull, DecodeError, EngineFailed, PromptError, RequestError
 from paceline.planner.fixed import FixedPolicy
-from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
+from tests.fakes import EOG, N_VOCAB, Client, FakeContext, Prophet, continuation, make_engine, run
 
 prompts = st.lists(st.integers(0, 40), min_size=1, max_size=40)
 
@@ -204,6 +210,58 @@ def test_a_batch_that_cannot_be_computed_fails_its_requests_and_no_later_ones() 
     run(engine, unlucky, lucky)
     assert isinstance(unlucky.error, DecodeError)
     assert lucky.tokens == continuation([3, 4], 20)
+
+
+class Odd:
+    """A grammar that allows two tokens, or breaks."""
+
+    def __init__(self, *allowed: int) -> None:
+        self.allowed = allowed
+
+    def forced(self) -> list[int]:
+        return []
+
+    def n_valid(self, tokens: Sequence[int]) -> int:
+        return 0
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        assert self.allowed, "a bug"
+        return np.isin(np.arange(N_VOCAB), self.allowed)
+
+    def allows(self, token: int) -> bool:
+        return token in self.allowed
+
+    def consume(self, token: int) -> None:
+        assert token in self.allowed
+
+
+@pytest.mark.parametrize(("grammar", "error"), [(Odd(3, 4), RequestError), (Odd(), EngineFailed)])
+def test_what_goes_wrong_in_a_draw_ends_one_request_alone(
+    grammar: Odd, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = make_engine(FakeContext(n_seqs=3), Prophet(0.8))
+    good, bad, waiting = Client([1, 2]), Client([3, 4]), Client([5])
+    no_digits = SamplingParams(temperature=0, logit_bias={3: -math.inf, 4: -math.inf})
+    bad.active.request = replace(bad.request, sampling=no_digits)
+    bad.active.grammar = grammar
+    run(engine, good, bad, waiting)
+    assert type(bad.error) is error
+    assert error is EngineFailed or "the grammar and the logit bias leave no token" in str(bad.error)
+    assert ("a bug" in caplog.text) == (error is EngineFailed)
+    assert good.tokens == continuation([1, 2], 20)
+    assert waiting.tokens == continuation([5], 20)
+
+
+def test_logits_that_are_no_numbers_fail_their_request_and_empty_its_slot() -> None:
+    context = FakeContext(n_seqs=2)
+    engine = make_engine(context)
+    good, bad = Client([1, 2]), Client([3, 4, 5])
+    context.broken = 3
+    run(engine, good, bad)
+    assert "NaN" in str(bad.error)
+    assert bad.tokens == []
+    assert good.tokens == continuation([1, 2], 20)
+    assert sorted(map(len, context.cells))[0] == 0
 
 
 def test_what_cannot_be_served_is_refused_with_numbers() -> None:
