@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from paceline.errors import ConfigError
 
@@ -24,6 +25,8 @@ SAMPLER_ORDER = (
 POLICIES = ("auto", "fixed")
 POOLINGS = ("mean", "cls", "last")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
+LONGEST_BREAKER = 256  # characters, of which libllama reads 40
 
 
 def check(condition: bool, message: str) -> None:
@@ -34,6 +37,22 @@ def check(condition: bool, message: str) -> None:
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Refuses NaN too: every comparison with it is false."""
     check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Cores this process may keep busy: those it may run on, no more than its control group is granted."""
+    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        name = next(line[3:].strip("/") for line in own.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        return n
+    for folder in (groups / name, *(groups / parent for parent in Path(name).parents)):
+        try:
+            quota, period = (folder / "cpu.max").read_text().split()
+            n = min(n, max(1, int(quota) // int(period)))
+        except (OSError, ValueError):  # no limit here, or none that can be read
+            continue
+    return n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +104,12 @@ class SamplingParams:
         check_range("dry_base", self.dry_base, 0.0, 1e6)
         check_range("dry_allowed_length", self.dry_allowed_length, 0, 2**31 - 1)
         check_range("dry_penalty_last_n", self.dry_penalty_last_n, -1, 2**31 - 1)
+        n, longest = len(self.dry_sequence_breakers), max(map(len, self.dry_sequence_breakers), default=0)
+        check(n <= MAX_BREAKERS, f"dry_sequence_breakers has {n} entries, {MAX_BREAKERS} are allowed")
+        check(
+            longest <= LONGEST_BREAKER,
+            f"a dry_sequence_breaker has {longest} characters, {LONGEST_BREAKER} are allowed",
+        )
         check(self.mirostat in (0, 1, 2), f"mirostat must be 0, 1 or 2, got {self.mirostat}")
         check_range("mirostat_tau", self.mirostat_tau, 0.0, 1e6)
         check_range("mirostat_eta", self.mirostat_eta, 0.0, 1e6)
@@ -234,6 +259,7 @@ class ContextParams:
         names = ", ".join(POOLINGS)
         check(self.pooling in (None, *POOLINGS), f"unknown pooling {self.pooling!r}; choose from {names}")
         check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
+        check(self.n_ctx == 0 or self.n_ctx >= 32, f"a context of {self.n_ctx} tokens holds no text; give at least 32")
         check(self.n_ctx < 2**31, f"context size {self.n_ctx} is absurd")
         check(self.n_batch >= 2, f"batch size must be at least 2, got {self.n_batch}")
         check(self.n_ubatch >= 2, f"micro-batch size must be at least 2, got {self.n_ubatch}")
@@ -245,7 +271,7 @@ class ContextParams:
 
     @property
     def threads(self) -> int:
-        return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
+        return self.n_threads if self.n_threads > 0 else usable_cores()
 
     @property
     def threads_batch(self) -> int:
@@ -296,3 +322,11 @@ class Settings:
     context: ContextParams = field(default_factory=ContextParams)
     draft_context: ContextParams = field(default_factory=ContextParams)
     engine: EngineParams = field(default_factory=EngineParams)
+
+    def __post_init__(self) -> None:
+        """libllama aborts where a batch cannot hold one token of each slot."""
+        n_slots, n_batch, n_ctx = self.engine.n_slots, self.context.n_batch, self.context.n_ctx
+        check(n_slots <= n_batch, f"{n_slots} slots need a batch of as many tokens: raise -b ({n_batch}) or lower -np")
+        check(n_slots <= (n_ctx or n_slots), f"{n_slots} slots do not fit {n_ctx} tokens: raise -c or lower -np")
+        n_draft = self.engine.drafters.draft_model.n_batch
+        check(n_slots <= n_draft, f"{n_slots} slots need a draft batch of as many tokens, got {n_draft}")

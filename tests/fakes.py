@@ -71,6 +71,7 @@ class FakeContext:
         self.batches: list[list[tuple[int, int]]] = []
         self.fail_next = False
         self.ends_after: int | None = None
+        self.broken: int | None = None
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
@@ -95,6 +96,8 @@ class FakeContext:
 
     def _logits(self, cells: list[int]) -> Floats:
         row = np.zeros(N_VOCAB, np.float32)
+        if self.broken is not None and self.broken in cells:
+            row[7] = np.nan
         row[EOG if self.ends_after is not None and len(cells) >= self.ends_after else next_token(cells)] = 9.0
         return row
 

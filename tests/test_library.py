@@ -17,7 +17,7 @@ from paceline.errors import ConfigError, ContextFull, EngineClosed, ModelError, 
 from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
 from paceline.process.local import LocalEngine
-from tests.tiny import write_bert, write_encoder
+from tests.tiny import write_bert, write_encoder, write_model
 
 pytestmark = pytest.mark.model
 
@@ -190,6 +190,21 @@ def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> 
         Engine(target, draft=str(models / "other-vocab.gguf"))
     with pytest.raises(VocabMismatch, match="266 tokens and draft 666"):
         Engine(target, draft=str(models / "larger-vocab.gguf"))
+
+
+@pytest.mark.parametrize(("n_extra", "n_draft_extra"), [(0, 120), (120, 0)])
+def test_unused_tokens_of_one_vocabulary_hurt_nobody(
+    n_extra: int, n_draft_extra: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The draft model neither drafts what the target does not know, nor is fed what it does not know itself."""
+    target = write_model(tmp_path / "target.gguf", seed=1, n_extra=n_extra, scale=4.0)
+    draft = write_model(tmp_path / "draft.gguf", seed=2, n_layer=1, n_embd=32, n_extra=n_draft_extra, scale=4.0)
+    prompt = [65, 66, 265 + n_extra]
+    with Engine(target, draft=draft, n_ctx=256, n_threads=2, spec_policy="fixed") as engine:
+        engine.generate(prompt, max_tokens=40, temperature=0, speculative={"p_min": 0.0}).text()
+        drafter = next(stats for stats in engine.status().drafters if stats.name == "draft-simple")
+    assert drafter.n_drafts > 10
+    assert "switched off" not in caplog.text
 
 
 def test_bad_requests_are_refused_and_good_ones_go_on(target: str) -> None:

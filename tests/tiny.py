@@ -35,6 +35,7 @@ def write_model(
     changed_token: int | None = None,
     arch: str = "llama",
     scale: float = 0.5,
+    pre: str = "gpt-2",
 ) -> str:
     """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones)."""
     rng = np.random.default_rng(seed)
@@ -44,7 +45,7 @@ def write_model(
     writer = gguf.GGUFWriter(str(path), arch)
     add_shape(writer, n_embd, n_layer, n_head, n_ctx)
     writer.add_rope_dimension_count(n_embd // n_head)
-    add_vocab(writer, tokens)
+    add_vocab(writer, tokens, pre)
 
     def add(name: str, *shape: int) -> None:
         writer.add_tensor(name, (rng.standard_normal(shape) * scale / np.sqrt(shape[-1])).astype(np.float32))
@@ -122,11 +123,11 @@ def add_shape(writer: gguf.GGUFWriter, n_embd: int, n_layer: int, n_head: int, n
     writer.add_layer_norm_rms_eps(1e-5)
 
 
-def add_vocab(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+def add_vocab(writer: gguf.GGUFWriter, tokens: list[str], pre: str = "gpt-2") -> None:
     kinds = [gguf.TokenType.NORMAL] * len(tokens)
     kinds[256] = kinds[257] = gguf.TokenType.CONTROL
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     writer.add_token_merges([f"{gpt2_spelling(b'e')} {gpt2_spelling(b'r')}"])

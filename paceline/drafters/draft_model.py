@@ -92,9 +92,11 @@ class DraftModel(Drafter):
         *,
         sharpness: float = 1.0,
         n_worth: Callable[[int], int] | None = None,
+        n_target: int | None = None,
     ) -> None:
         """`n_worth` says how much of a new text is worth reading when so many tokens may follow it; all that the window
-        holds where nobody says. `costs` hear of every draft step."""
+        holds where nobody says. `costs` hear of every draft step. The target knows `n_target` tokens, where not as many
+        as the draft."""
         self.context = context
         self.sharpness = sharpness
         self.costs: Costs = costs
@@ -104,6 +106,7 @@ class DraftModel(Drafter):
         self.n_keep = min(params.n_keep, self.window // 4)
         self._n_worth = n_worth or (lambda n_left: self.window)
         self._eog = context.model.vocab.eog
+        self._n_target = n_target or context.n_vocab
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
         self._can_shift = context.can_shift
@@ -115,7 +118,8 @@ class DraftModel(Drafter):
             raise ConfigError(f"{cls.name} needs a draft model: give one with -md")
         how_sharp = sharpness(context.model, resources.target)
         params = resources.settings.draft_model
-        return cls(context, params, costs, sharpness=how_sharp, n_worth=resources.n_worth)
+        n_target = resources.target.vocab.n_tokens
+        return cls(context, params, costs, sharpness=how_sharp, n_worth=resources.n_worth, n_target=n_target)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
@@ -169,7 +173,7 @@ class DraftModel(Drafter):
     def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> bool:
         """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
         position = len(request.tokens) + len(request.ahead) + len(draft)
-        token, confidence = guess(row, request.noise, position, self.sharpness)
+        token, confidence = guess(row[: self._n_target], request.noise, position, self.sharpness)
         if confidence < self._least(request) or limit <= 0:
             return False
         draft.tokens.append(token)
@@ -258,6 +262,11 @@ class DraftModel(Drafter):
         batch.clear()
         for seq, tokens in parts:
             cached = self._views[seq].cached
-            batch.add(seq, tokens, len(cached), n_outputs)
+            batch.add(seq, self._known(tokens), len(cached), n_outputs)
             cached.extend(tokens)
         return self.context.decode(batch)
+
+    def _known(self, tokens: list[int]) -> list[int]:
+        """Vocabularies differ in length by a few unused tokens: one that is unknown here is read as the last."""
+        last = self.context.n_vocab - 1
+        return tokens if self._n_target <= last + 1 else [min(token, last) for token in tokens]

@@ -24,7 +24,10 @@ class GrammarDrafter(Drafter):
     def _draft(self, request: DraftRequest) -> Draft:
         if request.grammar is None or request.ahead:
             return Draft(source=self.name)
-        tokens = request.grammar.forced()[: request.n_max]
+        try:
+            tokens = request.grammar.forced()[: request.n_max]
+        except Exception:  # the request's own trouble: the next draw tells it
+            return Draft(source=self.name)
         return Draft(tokens, self.name, [1.0] * len(tokens))
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import Protocol
 
@@ -15,15 +16,17 @@ from paceline.engine.constrained import Constrained, Known
 from paceline.engine.drafting import Drafting
 from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
-from paceline.engine.request import Emitted, Finished, Limits, Resume, Started, Token, failed
+from paceline.engine.request import Emitted, Finished, Limits, Resume, Started, Timings, Token, failed
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
 from paceline.engine.verify import Draws, log_probabilities, verify
-from paceline.errors import ContextFull, DecodeError, RequestError
+from paceline.errors import ContextFull, DecodeError, PacelineError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
 from paceline.llama.sampler import Sampler
+
+log = logging.getLogger("paceline")
 
 AGAIN = "again"  # the source of tokens that an earlier engine has written
 NO_ROWS: Floats = np.zeros((0, 0), np.float32)
@@ -66,6 +69,7 @@ class Core:
         self.n_steps = 0
         self.n_finished = 0
         self.seconds = 0.0  # spent in steps that went on with an answer
+        self._short = False  # of memory for somebody who waits
         self._batch = target.new_batch()
         self._eog = vocab.eog
 
@@ -114,6 +118,7 @@ class Core:
     # -- admit
 
     def admit(self) -> None:
+        self._short = False
         self.queue.offer(self._place)
         for slot in self.slots:
             if slot.active and slot.active.cancelled:
@@ -121,18 +126,27 @@ class Core:
 
     def _place(self, active: ActiveRequest) -> bool:
         if active.cancelled:
-            active.emit(Finished("cancelled"))
+            active.emit(Finished("cancelled", active.paused.timings() if active.paused else Timings()))
             return True
-        slot = self.memory.choose(active.request.tokens, active.request.slot)
-        if slot is None:
+        tokens = active.paused.tokens if active.paused else active.request.tokens
+        slot = self.memory.choose(tokens, active.request.slot)
+        # Nobody overtakes a request that waits for memory, or it might wait for ever.
+        self._short = self._short or (slot is not None and not self.memory.has_room(len(tokens)))
+        if slot is None or self._short:
             return False
         try:
             self._start(slot, active)
         except Exception as error:
-            active.emit(failed(error))
+            if slot.busy:
+                self.fail(slot, error)
+            else:
+                active.emit(failed(error))
         return True
 
     def _start(self, slot: Slot, active: ActiveRequest) -> None:
+        if active.paused:
+            self._go_on(slot, active, active.paused)
+            return
         request, prompt = active.request, active.request.tokens
         sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
         sampler.prime(prompt)
@@ -148,15 +162,31 @@ class Core:
         if request.max_tokens == 0:
             self.finish(slot, "length")
 
+    def _go_on(self, slot: Slot, active: ActiveRequest, paused: Slot) -> None:
+        """What was written before the pause is computed again like a prompt, as far as it is not in memory."""
+        self.memory.keep(slot, self.memory.reusable(slot, paused.tokens))
+        slot.take_over(paused)
+        slot.active, active.paused = active, None
+        self.drafting.begin(slot)
+        slot.add_stats(paused.stats.values())
+        active.emit(Started(slot.seq))
+
+    def _pause(self, slot: Slot) -> None:
+        """No room: the request waits with all it has, before everybody else. Its memory may be forgotten."""
+        assert slot.active
+        slot.active.paused = slot.copy()
+        self.queue.push_front(slot.active)
+        self.drafting.end(slot)
+        slot.candidates.clear()
+        slot.active = slot.sampler = None
+
     @staticmethod
     def _resume(slot: Slot, resume: Resume) -> None:
         """Go on where an earlier engine was: its tokens come first, its clock and its records count."""
         slot.known = list(resume.tokens)
         slot.n_cached, slot.n_steps = resume.timings.cache_n, resume.timings.n_steps
         slot.clock = Clock.resumed(slot.request.submitted, resume.timings)
-        for stats in resume.timings.drafters:
-            if stats.name in slot.stats:
-                slot.stats[stats.name] += stats
+        slot.add_stats(resume.timings.drafters)
 
     # -- draft and plan
 
@@ -233,15 +263,15 @@ class Core:
         return Work(work.slot, [*work.tokens, *work.tokens[-1:] * n], work.n_outputs + n)
 
     def _that_fit(self, works: list[Work]) -> list[Work]:
-        """Fail the newest requests until the rest fits the shared memory."""
-        works = list(works)
+        """The newest requests pause until the rest fits the shared memory; one that is alone and does not fit fails."""
         while works and self.memory.make_room(sum(len(work.tokens) for work in works)):
-            newest = max((work.slot for work in works), key=lambda slot: slot.clock.admitted)
-            n_used = sum(slot.n_computed for slot in self.slots)
-            needed = len(newest.tokens)
-            works = [work for work in works if work.slot is not newest]
-            message = f"the cache of {self.target.n_ctx} tokens is full ({n_used} in use); this request had {needed}"
-            self.fail(newest, ContextFull(f"{message}; raise -c or lower -np"))
+            busy = sorted((slot for slot in self.slots if slot.busy), key=lambda slot: slot.clock.admitted)
+            if len(busy) > 1:
+                self._pause(busy[-1])
+            else:
+                message = f"the cache of {self.target.n_ctx} tokens is full; this request had {len(busy[0].tokens)}"
+                self.fail(busy[0], ContextFull(f"{message}; raise -c"))
+            works = [work for work in works if work.slot.busy]
         return works
 
     # -- verify, commit, emit
@@ -258,13 +288,15 @@ class Core:
             self.memory.keep(slot, n_before)
             self.finish(slot, "cancelled")
             return 0
-        own_rows = rows[work.row : work.row + work.n_outputs]
         try:
-            tokens = verify(draws_of(slot), own_rows, slot.draft.tokens, len(slot.tokens), self._eog)
-        except RequestError as error:
+            return self._verify(slot, rows[work.row : work.row + work.n_outputs])
+        except Exception as error:
             self.fail(slot, error)
             return 0
-        self._settle(slot, tokens, own_rows)
+
+    def _verify(self, slot: Slot, rows: Floats) -> int:
+        tokens = verify(draws_of(slot), rows, slot.draft.tokens, len(slot.tokens), self._eog)
+        self._settle(slot, tokens, rows)
         return len(tokens)
 
     def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
@@ -328,38 +360,6 @@ class Core:
                 out.append(Token(token, source, *log_probabilities(rows[i], token, n_logprobs)))
         slot.active.emit(Emitted(tuple(out), slot.timings()))
 
-    # -- slots between requests
-
-    def idle_place(self) -> tuple[int, int]:
-        """The slot that remembers least, and how much that is."""
-        slot = min(self.slots, key=lambda slot: slot.n_computed)
-        return slot.seq, slot.n_computed
-
-    def idle_tokens(self, seq: int) -> list[int]:
-        """What an idle slot remembers."""
-        slot = self._idle(seq)
-        return slot.tokens[: slot.n_computed]
-
-    def forget(self, seq: int) -> int:
-        """Empty an idle slot; returns how many tokens it held."""
-        slot = self._idle(seq)
-        n = slot.n_computed
-        self.memory.keep(slot, 0)
-        slot.tokens = []
-        return n
-
-    def remember(self, seq: int, tokens: list[int]) -> None:
-        """The slot's memory was filled from outside with these tokens."""
-        slot = self._idle(seq)
-        slot.tokens, slot.n_computed = tokens, len(tokens)
-        slot.n_reusable = 0 if self.exact else len(tokens)
-
-    def _idle(self, seq: int) -> Slot:
-        slot = self.slots[seq]
-        if slot.busy:
-            raise RequestError(f"slot {seq} is busy; wait for its request to end")
-        return slot
-
     # -- endings
 
     def finish(self, slot: Slot, reason: str) -> None:
@@ -369,6 +369,8 @@ class Core:
 
     def fail(self, slot: Slot, error: Exception) -> None:
         """One request's trouble: its slot is emptied, the others go on."""
+        if not isinstance(error, PacelineError):
+            log.error("a request failed", exc_info=error)
         active = self._release(slot)
         self.memory.keep(slot, 0)
         slot.tokens = []
@@ -396,9 +398,10 @@ class Core:
     def _end_group(self, done: ActiveRequest) -> None:
         """With the first of a group the others end too, as soon as they have written something."""
         if done.request.group is not None:
-            for slot in self.slots:
-                if slot.active and slot.active.request.group == done.request.group:
-                    slot.active.over = True
+            written = [active for active in self.queue if active.paused]
+            for active in [*written, *(slot.active for slot in self.slots if slot.active)]:
+                if active.request.group == done.request.group:
+                    active.over = True
 
     def close(self) -> None:
         self.drafting.close()

@@ -175,10 +175,13 @@ def draft_request(slot: Slot, n_max: int, rule: ShouldContinue | None) -> DraftR
 
 
 def allowed(draft: Draft, request: DraftRequest) -> Draft:
-    """Cut at the first token that the grammar forbids."""
+    """Cut at the first token that the grammar forbids; to nothing where it fails, which its own request will hear."""
     if request.grammar is None or not draft.tokens:
         return draft
-    n = request.grammar.n_valid([*request.ahead, *draft.tokens]) - len(request.ahead)
+    try:
+        n = request.grammar.n_valid([*request.ahead, *draft.tokens]) - len(request.ahead)
+    except Exception:
+        n = 0
     return draft if n >= len(draft) else draft.cut(max(0, n))
 
 

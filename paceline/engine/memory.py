@@ -7,6 +7,9 @@ from itertools import count
 from typing import Protocol
 
 from paceline.engine.slot import Slot
+from paceline.errors import RequestError
+
+RESERVE = 16  # a sixteenth of the memory is left for running answers when another request comes
 
 
 class Cells(Protocol):
@@ -71,6 +74,14 @@ class Memory:
         slot.n_computed = n
         slot.n_reusable = min(slot.n_reusable, n)
 
+    def has_room(self, n: int) -> bool:
+        """Whether a request of this many tokens can come and the running ones go on for a while; a lone one always."""
+        busy = [slot for slot in self.slots if slot.busy]
+        if not self.shared or not busy:
+            return True
+        n_used = sum(len(slot.tokens) for slot in busy)
+        return n_used + n + self.cells.n_ctx // RESERVE <= self.cells.n_ctx
+
     def make_room(self, n_needed: int) -> int:
         """How many cells too few there are for this many more tokens, after forgetting idle prefixes."""
         if not self.shared:
@@ -84,3 +95,35 @@ class Memory:
                 self.keep(slot, 0)
                 slot.tokens = []
         return max(0, n_needed - free)
+
+    # -- slots between requests
+
+    def idle_place(self) -> tuple[int, int]:
+        """The slot that remembers least, and how much that is."""
+        slot = min(self.slots, key=lambda slot: slot.n_computed)
+        return slot.seq, slot.n_computed
+
+    def idle_tokens(self, seq: int) -> list[int]:
+        """What an idle slot remembers."""
+        slot = self._idle(seq)
+        return slot.tokens[: slot.n_computed]
+
+    def forget(self, seq: int) -> int:
+        """Empty an idle slot; returns how many tokens it held."""
+        slot = self._idle(seq)
+        n = slot.n_computed
+        self.keep(slot, 0)
+        slot.tokens = []
+        return n
+
+    def remember(self, seq: int, tokens: list[int]) -> None:
+        """The slot's memory was filled from outside with these tokens; where borders count, nobody knows theirs."""
+        slot = self._idle(seq)
+        slot.tokens, slot.n_computed = tokens, len(tokens)
+        slot.n_reusable = 0 if self.border > 1 else len(tokens)
+
+    def _idle(self, seq: int) -> Slot:
+        slot = self.slots[seq]
+        if slot.busy:
+            raise RequestError(f"slot {seq} is busy; wait for its request to end")
+        return slot

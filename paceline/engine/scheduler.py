@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from paceline.engine.active import ActiveRequest
@@ -37,6 +37,12 @@ class Queue:
 
     def push(self, active: ActiveRequest) -> None:
         self._waiting.append(active)
+
+    def push_front(self, active: ActiveRequest) -> None:
+        self._waiting.appendleft(active)
+
+    def __iter__(self) -> Iterator[ActiveRequest]:
+        return iter(self._waiting)
 
     def offer(self, place: Callable[[ActiveRequest], bool]) -> None:
         """Offer everyone a place, in order; who finds none waits on."""

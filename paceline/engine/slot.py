@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from paceline.config import SpeculativeParams
@@ -78,6 +79,22 @@ class Slot:
     @property
     def n_generated(self) -> int:
         return len(self.tokens) - self.n_prompt
+
+    def copy(self) -> Slot:
+        """As it stands, with tokens of its own."""
+        return replace(self, tokens=list(self.tokens))
+
+    def take_over(self, paused: Slot) -> None:
+        """Go on with another slot's text, sampler and clock; the memory stays as it is."""
+        self.tokens, self.known, self.draft = paused.tokens, paused.known, Proposal()
+        self.n_prompt, self.n_cached, self.n_steps = paused.n_prompt, paused.n_cached, paused.n_steps
+        self.sampler, self.clock = paused.sampler, paused.clock
+
+    def add_stats(self, records: Iterable[DrafterStats]) -> None:
+        """Earlier records count, of drafters that are still wanted."""
+        for stats in records:
+            if stats.name in self.stats:
+                self.stats[stats.name] += stats
 
     def timings(self) -> Timings:
         clock = self.clock

@@ -13,8 +13,10 @@ from typing import Self
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
+from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
 
 MAGIC = b"GGUF"
+BPE = 2  # the kind of vocabulary whose texts are split into words first
 QUANTIZATIONS = {
     "F32": 0,
     "F16": 1,
@@ -83,7 +85,21 @@ class Vocab:
         return self.tokenize_bytes(self._utf8(text), special=special, parse_special=parse_special)
 
     def tokenize_bytes(self, data: bytes, *, special: bool = False, parse_special: bool = False) -> list[int]:
-        """Without a check: libllama takes any bytes."""
+        """Without a check: libllama takes any bytes. Text that would overflow its stack goes there in pieces."""
+        text = data.decode("utf-8", "surrogateescape") if self.kind == BPE and len(data) > LONGEST_RUN else ""
+        if not is_monstrous(text):
+            return self._tokenize(data, special, parse_special)
+        tokens = [self.bos] if special and self.add_bos else []
+        for piece in pieces(text, self._indivisible if parse_special else ()):
+            tokens += self._tokenize(piece.encode("utf-8", "surrogateescape"), False, parse_special)
+        return [*tokens, self.eos] if special and self.add_eos else tokens
+
+    @cached_property
+    def _indivisible(self) -> list[str]:
+        """How control tokens are spelled in a prompt."""
+        return [self.text(token).decode("utf-8", "replace") for token in self.control]
+
+    def _tokenize(self, data: bytes, special: bool, parse_special: bool) -> list[int]:
         size = len(data) + 8
         while True:
             out = (c.llama_token * size)()

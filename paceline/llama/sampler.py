@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import secrets
 from collections import deque
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.config import SamplingParams
+from paceline.errors import RequestError
 from paceline.llama.candidates import Cut, Ids, drops_tokens
 from paceline.llama.gumbel import gumbel
 from paceline.llama.lib import Floats, c
@@ -19,10 +21,21 @@ from paceline.llama.model import Vocab
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 Mask = npt.NDArray[np.bool_]
+BROKEN = "the model computes no numbers for this text (its logits are NaN or infinite)"
+NOTHING_LEFT = "the sampling parameters and the logit bias leave no token"
+NOTHING_LEFT_BY_GRAMMAR = "the grammar and the logit bias leave no token"
 
 
 def tokens_of(tokens: Iterable[int]) -> Ids:
     return np.array(sorted(tokens), np.int64)
+
+
+def largest_of(row: Floats) -> int:
+    """The token with the largest logit. NaN counts as the largest, so a row that has one is refused here."""
+    token = int(row.argmax())
+    if not math.isfinite(row[token]):
+        raise RequestError(BROKEN)
+    return token
 
 
 def resolve_seed(seed: int) -> int:
@@ -66,7 +79,7 @@ class Sampler:
             sizes.append(params.repeat_last_n)
         if params.dry_multiplier and params.dry_base >= 1:
             sizes.append(params.dry_penalty_last_n)
-        return max(n_ctx if size < 0 else size for size in sizes)
+        return max(looking_back(size, n_ctx) for size in sizes)
 
     def _is_greedy(self) -> bool:
         """No filter can move or drop the largest logit, so it is the answer."""
@@ -89,11 +102,11 @@ class Sampler:
 
     def sample(self, row: Floats, position: int, mask: Mask | None = None) -> int:
         """The token at `position` of the text, drawn from its logits; `mask` says which tokens may come at all."""
-        if mask is not None:
-            row = np.where(mask, row, np.float32(-np.inf))
-        if self.greedy:
-            return self._largest(row)
-        token = self._draw(row, position)
+        largest = largest_of(row)
+        if self.greedy and mask is None and largest not in self.biases:
+            return largest
+        row = self._allowed(row, mask)
+        token = int(row.argmax()) if self.greedy else self._draw(row, position)
         self.accept((token,))
         return token
 
@@ -102,16 +115,19 @@ class Sampler:
         if self.greedy:
             return
         if self.params.mirostat or self.params.xtc_probability > 0:
-            self._draw(row if mask is None else np.where(mask, row, np.float32(-np.inf)), position)
+            largest_of(row)
+            self._draw(self._allowed(row, mask), position)
         self.accept((token,))
 
-    def _largest(self, row: Floats) -> int:
-        token = int(row.argmax())
-        if token not in self.biases:
-            return token
-        row = row.copy()
+    def _allowed(self, row: Floats, mask: Mask | None) -> Floats:
+        """The row with what is forbidden at minus infinity; libllama aborts where nothing is left."""
+        if mask is None and not len(self._banned):
+            return row
+        row = row.copy() if mask is None else np.where(mask, row, np.float32(-np.inf))
         row[self._banned] = -np.inf
-        return int(row.argmax())
+        if row.max() == -np.inf:
+            raise RequestError(NOTHING_LEFT if mask is None else NOTHING_LEFT_BY_GRAMMAR)
+        return row
 
     def _draw(self, row: Floats, position: int) -> int:
         array = self._fill(row)
@@ -122,7 +138,11 @@ class Sampler:
         ids = left["id"]
         if len(ids) == 1:
             return int(ids[0])
-        return int(ids[(left["logit"] + gumbel(self.seed, position, ids)).argmax()])
+        scores = left["logit"] + gumbel(self.seed, position, ids)
+        best = scores.argmax()
+        if not scores[best] > -np.inf:  # NaN too
+            raise RequestError(NOTHING_LEFT)
+        return int(ids[best])
 
     def _fill(self, row: Floats) -> Any:
         keep = self._cut(row, self._moved(), self._banned)
@@ -157,6 +177,11 @@ class Sampler:
         self.close()
 
 
+def looking_back(n: int, n_ctx: int) -> int:
+    """Tokens a penalty looks at: there are never more than the context holds, and libllama allots memory for each."""
+    return n_ctx if n < 0 else min(n, n_ctx)
+
+
 def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], n_ctx: int, seed: int) -> Any:
     """libllama's filters in llama-server's order; the draw is not among them, except with mirostat."""
     chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
@@ -184,7 +209,7 @@ def build_filter(name: str, vocab: Vocab, p: SamplingParams, n_ctx: int, seed: i
     """One filter by llama-server's name; None where it would do nothing."""
     match name:
         case "penalties" if p.repeat_penalty != 1 or p.presence_penalty or p.frequency_penalty:
-            last_n = n_ctx if p.repeat_last_n < 0 else p.repeat_last_n
+            last_n = looking_back(p.repeat_last_n, n_ctx)
             return c.llama_sampler_init_penalties(
                 vocab.n_tokens, last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
             )
@@ -209,7 +234,7 @@ def build_filter(name: str, vocab: Vocab, p: SamplingParams, n_ctx: int, seed: i
 
 def build_dry(vocab: Vocab, p: SamplingParams, n_ctx: int) -> Any:
     breakers = (ctypes.c_char_p * len(p.dry_sequence_breakers))(*(b.encode() for b in p.dry_sequence_breakers))
-    last_n = n_ctx if p.dry_penalty_last_n < 0 else p.dry_penalty_last_n
+    last_n = looking_back(p.dry_penalty_last_n, n_ctx)
     return c.llama_sampler_init_dry(
         vocab.handle, p.dry_multiplier, p.dry_base, p.dry_allowed_length, last_n, breakers, len(breakers)
     )

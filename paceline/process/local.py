@@ -69,7 +69,7 @@ class LocalEngine:
         parts = self.parts
         if parts.planner is None:
             return None
-        measured = [(Measurement(parts.context, parts.planner.target), self.core.idle_place)]
+        measured = [(Measurement(parts.context, parts.planner.target), self.core.memory.idle_place)]
         drafter = next((drafter for drafter in parts.drafters if drafter.costs is parts.draft_costs), None)
         if parts.draft and drafter:
             measured.append((Measurement(parts.draft, parts.draft_costs), drafter.idle_place))
@@ -149,7 +149,7 @@ class LocalEngine:
         """What drafters have computed goes beside the target's memory."""
 
         def save() -> tuple[int, int]:
-            tokens = self.core.idle_tokens(slot)
+            tokens = self.core.memory.idle_tokens(slot)
             n_bytes = self.parts.context.save(slot, tokens, path)
             for drafter in self.parts.drafters:
                 drafter.save(slot, f"{path}.{drafter.name}")
@@ -159,9 +159,9 @@ class LocalEngine:
 
     def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
         def restore() -> tuple[int, int]:
-            self.core.forget(slot)
+            self.core.memory.forget(slot)
             tokens, n_bytes = self.parts.context.load(slot, path)
-            self.core.remember(slot, tokens)
+            self.core.memory.remember(slot, tokens)
             for drafter in self.parts.drafters:
                 if Path(f"{path}.{drafter.name}").exists():
                     drafter.load(slot, f"{path}.{drafter.name}")
@@ -170,7 +170,7 @@ class LocalEngine:
         return self.loop.call(restore)
 
     def erase_slot(self, slot: int) -> int:
-        return self.loop.call(lambda: self.core.forget(slot))
+        return self.loop.call(lambda: self.core.memory.forget(slot))
 
     def close(self) -> None:
         if self._closed:

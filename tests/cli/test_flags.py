@@ -180,7 +180,7 @@ def test_ignored_flags_warn_once() -> None:
 
 def test_a_flag_with_an_optional_value() -> None:
     assert run("-fa").values["context.flash_attn"] is True
-    assert run("-fa -c 5").values == {"context.flash_attn": True, "context.n_ctx": 5}
+    assert run("-fa -c 50").values == {"context.flash_attn": True, "context.n_ctx": 50}
     assert run("-fa off").values["context.flash_attn"] is False
     assert run("-fa auto").values["context.flash_attn"] is None
     assert "none of on, off, auto" in refusal("-fa=perhaps")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from paceline.config import SpeculativeParams
+from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.base import Draft, DraftRequest
-from paceline.engine.request import Finished, Resume, Timings
-from paceline.errors import ContextFull, DecodeError, PromptError
+from paceline.engine.request import Finished, Resume, Started, Timings
+from paceline.errors import ContextFull, DecodeError, EngineFailed, PromptError, RequestError
 from paceline.planner.fixed import FixedPolicy
-from tests.fakes import EOG, Client, FakeContext, Prophet, continuation, make_engine, run
+from tests.fakes import EOG, N_VOCAB, Client, FakeContext, Prophet, continuation, make_engine, run
 
 prompts = st.lists(st.integers(0, 40), min_size=1, max_size=40)
 
@@ -182,18 +188,64 @@ def test_limits_of_the_request_bound_the_drafts() -> None:
     assert not none.accepted
 
 
-def test_a_full_shared_cache_forgets_idle_prefixes_then_fails_only_the_newest() -> None:
+def test_a_full_shared_cache_forgets_idle_prefixes_then_lets_the_newest_wait() -> None:
     context = FakeContext(n_ctx=100, n_seqs=3)
     engine = make_engine(context, Prophet(0.9))
     run(engine, Client(list(range(40)), max_tokens=2))
     old, new = Client(list(range(10)), max_tokens=50), Client(list(range(5, 45)), max_tokens=50)
     run(engine, old, new)
     assert old.tokens == continuation(list(range(10)), 50)
-    assert isinstance(new.error, ContextFull)
-    assert "100" in str(new.error)
-    later = Client([1, 2], max_tokens=5)
-    run(engine, later)
-    assert later.tokens == continuation([1, 2], 5)
+    assert new.tokens == continuation(list(range(5, 45)), 50)
+    done = new.events[-1]
+    assert isinstance(done, Finished)
+    assert (done.timings.predicted_n, done.timings.prompt_n) == (50, 40)
+    assert sum(isinstance(event, Started) for event in new.all_events) == 2
+    assert done.timings.draft_n_accepted == new.sources.count("prophet")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(prompts, st.integers(1, 60)), min_size=2, max_size=9),
+    st.integers(2, 4),
+    st.integers(101, 160),
+    st.sampled_from([0.0, 0.9]),
+)
+def test_everyone_is_served_where_memory_holds_some_at_a_time(
+    jobs: list[tuple[list[int], int]], n_slots: int, n_ctx: int, p: float
+) -> None:
+    heard: list[int] = []
+
+    def stop(token: int) -> bool:
+        heard.append(token)
+        return False
+
+    prophet = Prophet(p)
+    clients = [Client(prompt, max_tokens=n, stop=stop) for prompt, n in jobs]
+    run(make_engine(FakeContext(n_ctx=n_ctx, n_seqs=n_slots), prophet), *clients)
+    for client, (prompt, n) in zip(clients, jobs, strict=True):
+        assert client.tokens == continuation(prompt, n)
+        assert client.reason == "length"
+    assert len(heard) == sum(n for _, n in jobs)
+    assert not prophet.live
+
+
+def test_a_request_that_waits_for_memory_can_be_cancelled_and_is_not_overtaken() -> None:
+    engine = make_engine(FakeContext(n_ctx=100, n_seqs=3))
+    old, new, later = Client(list(range(40)), 55), Client(list(range(30)), 60), Client([1], 1)
+    for client in (old, new):
+        engine.submit(client.active)
+    while not new.active.paused:
+        engine.step()
+    engine.submit(later.active)
+    engine.step()
+    assert not later.all_events
+    n = len(new.tokens)
+    new.cancel()
+    run(engine)
+    assert new.reason == "cancelled"
+    assert new.tokens == continuation(list(range(30)), n)
+    assert old.tokens == continuation(list(range(40)), 55)
+    assert later.reason == "length"
 
 
 def test_a_batch_that_cannot_be_computed_fails_its_requests_and_no_later_ones() -> None:
@@ -204,6 +256,58 @@ def test_a_batch_that_cannot_be_computed_fails_its_requests_and_no_later_ones() 
     run(engine, unlucky, lucky)
     assert isinstance(unlucky.error, DecodeError)
     assert lucky.tokens == continuation([3, 4], 20)
+
+
+class Odd:
+    """A grammar that allows two tokens, or breaks."""
+
+    def __init__(self, *allowed: int) -> None:
+        self.allowed = allowed
+
+    def forced(self) -> list[int]:
+        return []
+
+    def n_valid(self, tokens: Sequence[int]) -> int:
+        return 0
+
+    def mask(self) -> npt.NDArray[np.bool_]:
+        assert self.allowed, "a bug"
+        return np.isin(np.arange(N_VOCAB), self.allowed)
+
+    def allows(self, token: int) -> bool:
+        return token in self.allowed
+
+    def consume(self, token: int) -> None:
+        assert token in self.allowed
+
+
+@pytest.mark.parametrize(("grammar", "error"), [(Odd(3, 4), RequestError), (Odd(), EngineFailed)])
+def test_what_goes_wrong_in_a_draw_ends_one_request_alone(
+    grammar: Odd, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = make_engine(FakeContext(n_seqs=3), Prophet(0.8))
+    good, bad, waiting = Client([1, 2]), Client([3, 4]), Client([5])
+    no_digits = SamplingParams(temperature=0, logit_bias={3: -math.inf, 4: -math.inf})
+    bad.active.request = replace(bad.request, sampling=no_digits)
+    bad.active.grammar = grammar
+    run(engine, good, bad, waiting)
+    assert type(bad.error) is error
+    assert error is EngineFailed or "the grammar and the logit bias leave no token" in str(bad.error)
+    assert ("a bug" in caplog.text) == (error is EngineFailed)
+    assert good.tokens == continuation([1, 2], 20)
+    assert waiting.tokens == continuation([5], 20)
+
+
+def test_logits_that_are_no_numbers_fail_their_request_and_empty_its_slot() -> None:
+    context = FakeContext(n_seqs=2)
+    engine = make_engine(context)
+    good, bad = Client([1, 2]), Client([3, 4, 5])
+    context.broken = 3
+    run(engine, good, bad)
+    assert "NaN" in str(bad.error)
+    assert bad.tokens == []
+    assert good.tokens == continuation([1, 2], 20)
+    assert sorted(map(len, context.cells))[0] == 0
 
 
 def test_what_cannot_be_served_is_refused_with_numbers() -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.drafters.base import Draft, DraftRequest
+import pytest
+
+from paceline.drafters.base import Draft, Drafter, DraftRequest
+from paceline.drafters.grammar import GrammarDrafter
 from paceline.drafters.proposal import Proposal
 from paceline.engine.drafting import Drafting
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.errors import RequestError
 from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, Client, Prophet
 
@@ -27,3 +31,28 @@ def test_nothing_is_drafted_after_the_end_of_a_text() -> None:
     slot.sampler = type("Seeded", (), {"seed": 0})()
     drafting.propose([slot], [8])
     assert slot.draft.tokens == [1, EOG]
+
+
+class Failing:
+    """A grammar that breaks whatever it is asked."""
+
+    def forced(self) -> list[int]:
+        raise RequestError("the grammar fails")
+
+    def n_valid(self, tokens: Sequence[int]) -> int:
+        raise RequestError("the grammar fails")
+
+
+@pytest.mark.parametrize("drafter", [Beyond(1.0), GrammarDrafter()], ids=["any", "grammar"])
+def test_a_grammar_that_fails_costs_its_own_request_the_draft_and_nobody_a_drafter(drafter: Drafter) -> None:
+    drafting = Drafting([drafter], FixedPolicy(), frozenset({EOG}))
+    slots = []
+    for seq, grammar in enumerate([None, Failing()]):
+        active = Client([3]).active
+        active.grammar = grammar  # type: ignore[assignment]
+        slots.append(Slot(seq, tokens=[3], active=active, stats={drafter.name: DrafterStats(drafter.name)}))
+        slots[-1].sampler = type("Seeded", (), {"seed": 0})()
+    drafting.propose(slots, [8, 8])
+    assert drafting.names() == [drafter.name]
+    assert slots[0].draft.tokens == ([1, EOG] if drafter.name == "prophet" else [])
+    assert slots[1].draft.tokens == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from paceline.config import ModelParams, SamplingParams
+from paceline.errors import ConfigError, RequestError
 from paceline.llama.candidates import Cut, at_least
 from paceline.llama.gumbel import gumbel
 from paceline.llama.lib import Floats
@@ -135,6 +136,66 @@ def test_banned_tokens_are_never_greedy_choices(vocab: Vocab) -> None:
     sampler = Sampler(vocab, SamplingParams(temperature=0, ignore_eos=True), 512)
     assert sampler.greedy
     assert sampler.sample(row, 0) not in vocab.eog
+
+
+DRAWS: list[dict[str, Any]] = [{"temperature": 0.0}, *FILTERS]
+
+
+@pytest.mark.parametrize("options", DRAWS, ids=str)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", [slice(None), slice(200, 201)], ids=["all", "one"])
+def test_a_row_without_numbers_is_refused(vocab: Vocab, options: dict[str, Any], value: float, which: slice) -> None:
+    row = logits(vocab, 1)
+    row[which] = value
+    sampler = Sampler(vocab, SamplingParams(seed=1, **options), 512)
+    mask = np.zeros(vocab.n_tokens, np.bool_)
+    mask[65:70] = True
+    if value == -np.inf and which.start:
+        assert sampler.sample(row, 0) != 200
+        return
+    with pytest.raises(RequestError, match="NaN or infinite"):
+        sampler.sample(row, 0)
+    with pytest.raises(RequestError, match="NaN or infinite"):
+        sampler.sample(row, 0, mask)
+
+
+@pytest.mark.parametrize("options", DRAWS, ids=str)
+def test_a_grammar_and_biases_that_leave_nothing_are_refused(vocab: Vocab, options: dict[str, Any]) -> None:
+    digits = range(48, 58)
+    mask = np.zeros(vocab.n_tokens, np.bool_)
+    mask[digits] = True
+    more = options | {"logit_bias": dict.fromkeys(digits, float("-inf"))}
+    with pytest.raises(RequestError, match="the grammar and the logit bias leave no token"):
+        Sampler(vocab, SamplingParams(seed=1, **more), 512).sample(logits(vocab, 2), 0, mask)
+    more = options | {"logit_bias": dict.fromkeys(range(vocab.n_tokens), float("-inf"))}
+    with pytest.raises(RequestError, match="the logit bias leave no token"):
+        Sampler(vocab, SamplingParams(seed=1, **more), 512).sample(logits(vocab, 2), 0)
+
+
+def test_penalties_look_back_no_further_than_the_context(vocab: Vocab) -> None:
+    """libllama allots memory for all of it: 2^31 - 1 took gigabytes, or ended the process."""
+    most = 2**31 - 1
+    options: dict[str, Any] = {
+        "repeat_penalty": 1.3,
+        "repeat_last_n": most,
+        "dry_multiplier": 0.8,
+        "dry_penalty_last_n": most,
+    }
+    sampler = Sampler(vocab, SamplingParams(seed=1, **options), 512)
+    assert sampler._recent.maxlen == 512
+    sampler.prime([1, 2, 3] * 200)
+    whole = SamplingParams(seed=1, **options | {"repeat_last_n": -1, "dry_penalty_last_n": -1})
+    reference = Sampler(vocab, whole, 512)
+    reference.prime([1, 2, 3] * 200)
+    rows = [logits(vocab, seed) for seed in range(20)]
+    assert [sampler.sample(row, 0) for row in rows] == [reference.sample(row, 0) for row in rows]
+
+
+def test_breakers_that_take_seconds_are_refused() -> None:
+    with pytest.raises(ConfigError, match="33 entries, 32"):
+        SamplingParams(dry_sequence_breakers=("x",) * 33)
+    with pytest.raises(ConfigError, match="257 characters, 256"):
+        SamplingParams(dry_sequence_breakers=("x" * 257,))
 
 
 @pytest.mark.parametrize("n", [10, 64, 1000, 49_152, 50_001])
