@@ -82,5 +82,8 @@ class Public:
         name = path.removeprefix(f"{self._prefix}/") or "index.html"
         if "\0" in name:
             return False
-        file = (self._folder / name).resolve()
-        return file.is_relative_to(self._folder) and file.is_file()
+        try:
+            file = (self._folder / name).resolve()
+            return file.is_relative_to(self._folder) and file.is_file()
+        except (OSError, RuntimeError, ValueError):  # a name too long, a loop of links, half of a surrogate pair
+            return False

@@ -122,7 +122,7 @@ def add_slots(router: APIRouter, service: Service) -> None:
             raise not_supported("this server does not touch slots; start it with --slot-save-path FOLDER")
         if action == "erase":
             return Json(slots.erase(service, id_slot))
-        if body is None:
+        if body is None or body.filename is None:
             raise ConfigError(f"to {action} a slot, give a filename")
         work = slots.save if action == "save" else slots.restore
         return Json(work(service, id_slot, body.filename))

@@ -254,4 +254,6 @@ class DetokenizeBody(Body):
 
 
 class SlotFileBody(Body):
-    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    """To erase a slot needs none; clients send {} then."""
+
+    filename: Annotated[str, Field(min_length=1, max_length=255)] | None = None

@@ -108,8 +108,15 @@ def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[A
         if isinstance(key, float | bool):
             raise ConfigError("logit_bias takes a token id or a text, and then a number")
         for token in biased_tokens(engine, key):
-            bias[token] = float("-inf") if value is False else float(value)
+            bias[token] = float("-inf") if value is False else number(value)
     return bias
+
+
+def number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConfigError("logit_bias has a number that is too large") from None
 
 
 def biased_tokens(engine: Engine, key: int | str) -> Sequence[int]:

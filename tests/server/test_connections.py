@@ -20,6 +20,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from paceline.cli.flags import parse
+from paceline.errors import ConfigError
 from paceline.server.middleware import ApiKey
 from paceline.server.params import ServerParams
 from paceline.server.sse import EventStream
@@ -194,6 +196,15 @@ def test_keys(target: str, tmp_path: Path) -> None:
             assert server.http.get("/v1/models", headers=headers).status_code == status, key
         assert server.http.get("/v1/models", headers={"x-api-key": "sekrit"}).status_code == 200
         assert server.http.get("/v1/models", headers={"authorization": "Basic sekrit"}).status_code == 401
+
+
+@pytest.mark.parametrize("words", [("--api-key", ""), ("--api-key", " , "), ("--api-key-file", "FILE"), ()])
+def test_an_empty_key_does_not_open_the_server(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n  \n")
+    given = [str(tmp_path / "keys") if word == "FILE" else word for word in words]
+    variables = {} if given else {"LLAMA_API_KEY": ""}
+    with pytest.raises(ConfigError, match="leave the flag out"):
+        ServerParams(**parse(given, "serve", variables).under("server")).keys()
 
 
 def test_every_key_is_compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
