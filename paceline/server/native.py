@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
 from paceline.server import dialogue, slots
+from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported, unavailable
 from paceline.server.native_reply import NativeReply, ReplyOptions, settings_json
 from paceline.server.reply import BUILD
@@ -25,14 +26,14 @@ from paceline.server.schema import (
 )
 from paceline.server.service import Service
 from paceline.server.stream import send
-from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request, utf8
+from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request, utf8
 from paceline.text.infill import File, infill_prompt, spelling_for
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["llama-server"])
+    router = APIRouter(tags=["llama-server"], route_class=BodyRoute)
 
     @router.get("/health")
     @router.get("/v1/health", include_in_schema=False)
@@ -86,7 +87,8 @@ def add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokenize")
     def tokenize(body: TokenizeBody) -> Response:
         engine = service.engine
-        tokens = engine.tokenize(utf8(body.content), special=body.add_special, parse_special=body.parse_special)
+        text = bounded(engine, utf8(body.content))
+        tokens = engine.tokenize(text, special=body.add_special, parse_special=body.parse_special)
         if not body.with_pieces:
             return Json({"tokens": tokens})
         return Json({"tokens": [{"id": t, "piece": piece_json(engine.vocab.render(t, special=True))} for t in tokens]})

@@ -12,17 +12,18 @@ from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.library import Engine
 from paceline.server import dialogue
+from paceline.server.body import BodyRoute
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_reply import TextReply
-from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request
+from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BodyRoute)
 
     @router.get("/v1/models")
     @router.get("/models", include_in_schema=False)
@@ -86,7 +87,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     engine = service.engine
     check_model(body.model, service.model_names)
     conversation = dialogue.converse(service.template, body, service.template_variables)
-    wanted = text_request(engine, body, engine.tokenize(conversation.prompt), service.defaults)
+    wanted = text_request(engine, body, engine.tokenize(bounded(engine, conversation.prompt)), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
     formats: list[object] = [body.grammar, body.json_schema, conversation.forced]

@@ -39,7 +39,7 @@ class ServerParams:
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
-    max_body_mib: int = 32
+    max_body_mib: int = 8
     shutdown_timeout: int = 10
 
     def __post_init__(self) -> None:
