@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 MAX_STOPS = 1000
 MAX_TOOLS = 512
 MAX_CHOICES = 128
-MAX_PROBS = 1000
+MAX_PROBS = 100
 MAX_INPUTS = 2048
 MAX_COUNT = 2**31 - 1
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -94,3 +95,31 @@ def test_bodies_that_are_too_much_together_wait_outside(tiny: Live) -> None:
     while tiny.post(NATIVE, prompt="x" * 1000, n_predict=1).status_code != 200:
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (NATIVE, {"prompt": "Hi", "n_probs": 20}),
+        (CHAT, {"messages": [{"role": "user", "content": "Hi"}], "logprobs": True, "top_logprobs": 20}),
+        ("/v1/completions", {"prompt": "Hi", "logprobs": 20}),
+    ],
+)
+def test_probabilities_that_would_not_fit_a_reply(
+    tiny: Live, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("paceline.server.stream.MAX_ENTRIES", 21 * 30)
+    asked = {**body, "ignore_eos": True}
+    assert tiny.post(path, **asked, max_tokens=20).status_code == 200
+    reply = tiny.post(path, **asked, max_tokens=60)
+    assert reply.status_code == 400
+    assert "more than 630 probabilities" in reply.json()["error"]["message"]
+    assert tiny.idle()
+    assert tiny.post(path, **asked, max_tokens=60, stream=True).status_code == 200
+
+
+def test_so_many_probabilities_and_no_more(tiny: Live) -> None:
+    assert tiny.post(NATIVE, prompt="Hi", n_predict=2, n_probs=100).status_code == 200
+    reply = tiny.post(NATIVE, prompt="Hi", n_predict=2, n_probs=101)
+    assert reply.status_code == 400
+    assert "less than or equal to 100" in reply.json()["error"]["message"]
