@@ -41,6 +41,10 @@ class ServerParams:
     chat_template_kwargs: str = "{}"
     max_body_mib: int = 8
     shutdown_timeout: int = 10
+    head_timeout: int = 10
+    body_timeout: int = 30
+    max_connections: int = 0
+    max_connections_per_address: int = 256
 
     def __post_init__(self) -> None:
         check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
@@ -48,6 +52,10 @@ class ServerParams:
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
         check_range("the seconds to finish answers at shutdown", self.shutdown_timeout, 0, 3600)
+        check_range("the seconds for a request's head", self.head_timeout, 1, 3600)
+        check_range("the seconds for a request's body", self.body_timeout, 1, 3600)
+        check_range("the number of connections", self.max_connections, 0, 10**6)
+        check_range("the number of connections of one address", self.max_connections_per_address, 1, 10**6)
         check(not self.api_prefix or self.api_prefix.startswith("/"), "an API prefix starts with /")
         check(not self.api_prefix.endswith("/"), "an API prefix does not end with /")
         given = self.api_keys

@@ -61,6 +61,33 @@ LISTEN = [
         help="close a connection that has been idle for N seconds, 75 at most",
     ),
     Flag(
+        names="--head-timeout",
+        sets="server.head_timeout",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="a client gets so long to send a request's first lines; then it is cut off",
+    ),
+    Flag(
+        names="--body-timeout",
+        sets="server.body_timeout",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="and so long for the rest, longer while at least 4 KiB come a second",
+    ),
+    Flag(
+        names="--max-connections",
+        sets="server.max_connections",
+        kind=Kind.INT,
+        default="3/4 of the files it may open, 4096 at most",
+        help="connections in all; when there are more, the one that is idle the longest is closed",
+    ),
+    Flag(
+        names="--max-connections-per-address",
+        sets="server.max_connections_per_address",
+        kind=Kind.INT,
+        help="connections of one other machine",
+    ),
+    Flag(
         names="--shutdown-timeout",
         sets="server.shutdown_timeout",
         kind=Kind.INT,
