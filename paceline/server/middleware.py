@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from paceline.server.errors import ApiError, unavailable
 from paceline.server.sse import ClientGone
 
+OWNER = "paceline.owner"
 MANY = 32
 """How many of the largest requests may be held at once."""
 REFUSAL = ApiError(401, "Invalid API Key: send Authorization: Bearer KEY", "authentication_error")
@@ -25,9 +26,11 @@ class ApiKey:
         self._is_public = is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._digests and not self._may_pass(scope):
-            await REFUSAL.reply()(scope, receive, send)
-            return
+        if scope["type"] == "http" and self._digests:
+            if not self._may_pass(scope):
+                await REFUSAL.reply()(scope, receive, send)
+                return
+            scope = {**scope, OWNER: digest(shown_key(scope))}
         await self.app(scope, receive, send)
 
     def _may_pass(self, scope: Scope) -> bool:
@@ -35,6 +38,11 @@ class ApiKey:
             return True
         shown = digest(shown_key(scope))
         return sum(hmac.compare_digest(shown, known) for known in self._digests) > 0
+
+
+def owner_of(scope: Scope) -> bytes:
+    """Whose request it is: a digest of the key it showed. Without keys everybody is the same."""
+    return bytes(scope.get(OWNER, b""))
 
 
 def shown_key(scope: Scope) -> bytes:

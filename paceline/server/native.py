@@ -13,6 +13,7 @@ from paceline.errors import ConfigError, PromptError
 from paceline.server import dialogue, slots
 from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported, unavailable
+from paceline.server.middleware import owner_of
 from paceline.server.native_reply import NativeReply, ReplyOptions, settings_json
 from paceline.server.reply import BUILD
 from paceline.server.schema import (
@@ -78,7 +79,7 @@ def add_completion(router: APIRouter, service: Service) -> None:
         return await answer(request, *await service.prepare(infill_requests, body))
 
     async def answer(request: Request, wanted: list[TextRequest], options: ReplyOptions) -> Response:
-        choices = service.start(wanted)
+        choices = service.start(wanted, owner_of(request.scope))
         engine = service.engine
         return await send(request, NativeReply(service.model_name, engine.vocab, engine.n_ctx, choices, options))
 
@@ -108,10 +109,10 @@ def add_tokens(router: APIRouter, service: Service) -> None:
 
 def add_slots(router: APIRouter, service: Service) -> None:
     @router.get("/slots")
-    async def list_slots(fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
+    async def list_slots(request: Request, fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
         if not service.params.slots:
             raise not_supported("this server does not show its slots; start it without --no-slots")
-        listed = slots.slots_json(service, await service.status())
+        listed = slots.slots_json(service, await service.status(), owner_of(request.scope))
         if fail_on_no_slot and all(slot["is_processing"] for slot in listed):
             raise unavailable("no slot available")
         return Json(listed)

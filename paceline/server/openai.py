@@ -15,6 +15,7 @@ from paceline.server import dialogue
 from paceline.server.body import BodyRoute
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
+from paceline.server.middleware import owner_of
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
 from paceline.server.service import Service
 from paceline.server.stream import send
@@ -39,13 +40,13 @@ def routes(service: Service) -> APIRouter:
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         wanted, rules = await service.prepare(chat_request, body)
-        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)])
+        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)], owner_of(request.scope))
         return await send(request, ChatReply(service.model_name, service.engine.vocab, choices, rules))
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
         wanted, echoes = await service.prepare(text_requests, body)
-        choices = service.start(wanted)
+        choices = service.start(wanted, owner_of(request.scope))
         usage = bool(body.stream_options and body.stream_options.include_usage)
         reply = TextReply(
             service.model_name,

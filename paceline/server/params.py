@@ -20,6 +20,7 @@ class ServerParams:
 
     host: str = "127.0.0.1"
     port: int = 8080
+    allow_hosts: tuple[str, ...] = ()
     api_keys: tuple[str, ...] | None = None
     api_key_file: str | None = None
     ssl_key_file: str | None = None

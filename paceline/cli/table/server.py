@@ -16,6 +16,14 @@ LISTEN = [
     ),
     Flag(names="--port", sets="server.port", kind=Kind.INT, env="LLAMA_ARG_PORT", help="the port to listen on"),
     Flag(
+        names="--allow-host",
+        sets="server.allow_hosts",
+        kind=Kind.LIST,
+        grows=True,
+        metavar="NAME",
+        help="without a key and on this machine alone, requests for and web pages of this name are served too",
+    ),
+    Flag(
         names="--api-key",
         sets="server.api_keys",
         kind=Kind.LIST,
