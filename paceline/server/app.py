@@ -16,6 +16,7 @@ from starlette.types import Scope
 from paceline import __version__
 from paceline.server import embeddings, errors, native, openai
 from paceline.server.middleware import ApiKey, BodyLimit
+from paceline.server.origin import KnownNames, is_this_machine
 from paceline.server.service import Service
 
 WEB = Path(__file__).parent / "web"
@@ -41,8 +42,11 @@ def create_app(service: Service) -> FastAPI:
     if folder:
         app.router.routes.append(Files(params.api_prefix, folder, public))
     app.add_middleware(BodyLimit, n_max=params.max_body)
-    app.add_middleware(ApiKey, keys=params.keys(), is_public=public)
+    keys = params.keys()
+    app.add_middleware(ApiKey, keys=keys, is_public=public)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+    if not keys and is_this_machine(params.host):
+        app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts))
     return app
 
 
@@ -82,5 +86,8 @@ class Public:
         name = path.removeprefix(f"{self._prefix}/") or "index.html"
         if "\0" in name:
             return False
-        file = (self._folder / name).resolve()
-        return file.is_relative_to(self._folder) and file.is_file()
+        try:
+            file = (self._folder / name).resolve()
+            return file.is_relative_to(self._folder) and file.is_file()
+        except (OSError, RuntimeError, ValueError):  # a name too long, a loop of links, half of a surrogate pair
+            return False

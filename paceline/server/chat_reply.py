@@ -183,7 +183,8 @@ class FoldedChat:
         self.calls += delta.get("tool_calls", ())
         self.reason = choice["finish_reason"] or self.reason
         if "logprobs" in choice:
-            self.logprobs = (self.logprobs or []) + choice["logprobs"]["content"]
+            self.logprobs = [] if self.logprobs is None else self.logprobs
+            self.logprobs += choice["logprobs"]["content"]
 
     def choice(self, index: int) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": self.content or ("" if not self.calls else None)}

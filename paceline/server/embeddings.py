@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from paceline.errors import ConfigError
+from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported
 from paceline.server.schema import MAX_INPUTS, EmbeddingBody, EmbeddingsBody, PromptField
 from paceline.server.service import Service
@@ -20,7 +21,7 @@ from paceline.server.text_request import check_model, prompts_of
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["embeddings"])
+    router = APIRouter(tags=["embeddings"], route_class=BodyRoute)
 
     @router.post("/v1/embeddings")
     async def openai_embeddings(request: Request, body: EmbeddingsBody) -> Response:

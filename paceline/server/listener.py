@@ -8,17 +8,21 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
 from paceline.errors import ConfigError
 from paceline.server.app import create_app
+from paceline.server.connections import ConnectionLimits, Connections, share_of_files
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LAST_SECONDS = 5
+LONGEST_IDLE_S = 75
+BACKLOG = 128
+"""As many may be accepted before any of them is counted."""
 
 
 def listen(params: ServerParams) -> socket.socket:
@@ -40,6 +44,16 @@ def url(params: ServerParams, sock: socket.socket) -> str:
     return f"{'https' if params.ssl_cert_file else 'http'}://{host}:{port}{params.api_prefix}"
 
 
+def limits_of(params: ServerParams) -> ConnectionLimits:
+    return ConnectionLimits(
+        idle_s=min(params.timeout, LONGEST_IDLE_S) + LAST_SECONDS,
+        head_s=params.head_timeout,
+        body_s=params.body_timeout,
+        n_max=params.max_connections or share_of_files(),
+        n_per_address=params.max_connections_per_address,
+    )
+
+
 class Server(uvicorn.Server):
     """uvicorn, ending our way: nobody new, some seconds for those at work, then their slots are taken."""
 
@@ -50,7 +64,10 @@ class Server(uvicorn.Server):
             log_config=None,
             log_level="warning",
             access_log=False,
-            timeout_keep_alive=min(params.timeout, 75),
+            http=cast(Any, Connections(limits_of(params)).protocol),
+            ws="none",
+            backlog=BACKLOG,
+            timeout_keep_alive=min(params.timeout, LONGEST_IDLE_S),
             timeout_graceful_shutdown=params.shutdown_timeout + LAST_SECONDS,
             ssl_keyfile=params.ssl_key_file,
             ssl_certfile=params.ssl_cert_file,

@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paceline.server.errors import ApiError
+from paceline.server.errors import ApiError, unavailable
+from paceline.server.sse import ClientGone
 
+OWNER = "paceline.owner"
+MANY = 32
+"""How many of the largest requests may be held at once."""
 REFUSAL = ApiError(401, "Invalid API Key: send Authorization: Bearer KEY", "authentication_error")
 
 
@@ -22,9 +26,11 @@ class ApiKey:
         self._is_public = is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._digests and not self._may_pass(scope):
-            await REFUSAL.reply()(scope, receive, send)
-            return
+        if scope["type"] == "http" and self._digests:
+            if not self._may_pass(scope):
+                await REFUSAL.reply()(scope, receive, send)
+                return
+            scope = {**scope, OWNER: digest(shown_key(scope))}
         await self.app(scope, receive, send)
 
     def _may_pass(self, scope: Scope) -> bool:
@@ -32,6 +38,11 @@ class ApiKey:
             return True
         shown = digest(shown_key(scope))
         return sum(hmac.compare_digest(shown, known) for known in self._digests) > 0
+
+
+def owner_of(scope: Scope) -> bytes:
+    """Whose request it is: a digest of the key it showed. Without keys everybody is the same."""
+    return bytes(scope.get(OWNER, b""))
 
 
 def shown_key(scope: Scope) -> bytes:
@@ -45,11 +56,13 @@ def digest(key: bytes) -> bytes:
 
 
 class BodyLimit:
-    """Refuses bodies over a size, whether announced or not. Takes every body for JSON, as llama-server does."""
+    """Refuses bodies over a size, whether announced or not, and new ones while those being answered add up to too much.
+    Takes every body for JSON, as llama-server does."""
 
     def __init__(self, app: ASGIApp, n_max: int) -> None:
         self.app = app
         self.n_max = n_max
+        self.n_held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
@@ -58,29 +71,56 @@ class BodyLimit:
         headers = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
         announced = dict(headers).get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > self.n_max:
-            await self._refusal().reply()(scope, receive, send)
+            await self.refusal().reply()(scope, receive, send)
             return
-        body = await self._whole(receive)
-        if body is None:
-            await self._refusal().reply()(scope, receive, send)
+        held = Held(self)
+        try:
+            body = replayed(await self._whole(receive, held), receive)
+        except ApiError as error:
+            held.release()
+            await error.reply()(scope, receive, send)
             return
-        scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
-        await self.app(scope, replayed(body, receive), send)
+        except ClientGone:
+            held.release()
+            return
+        try:
+            await self.app({**scope, "headers": [*headers, (b"content-type", b"application/json")]}, body, send)
+        finally:
+            held.release()
 
-    async def _whole(self, receive: Receive) -> bytes | None:
-        """The body, or None as soon as it is too large."""
-        parts, n = [], 0
+    async def _whole(self, receive: Receive, held: Held) -> bytes:
+        parts = []
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
             parts.append(message.get("body", b""))
-            n += len(parts[-1])
-            if n > self.n_max:
-                return None
+            held.add(len(parts[-1]))
             if not message.get("more_body", False):
                 return b"".join(parts)
 
-    def _refusal(self) -> ApiError:
+    def refusal(self) -> ApiError:
         return ApiError(413, f"the request is larger than {self.n_max} bytes; send less, or raise --max-body")
+
+
+class Held:
+    """The bytes of one request, counted until it has been answered."""
+
+    def __init__(self, limit: BodyLimit) -> None:
+        self._limit = limit
+        self._n = 0
+
+    def add(self, n: int) -> None:
+        self._n += n
+        self._limit.n_held += n
+        if self._n > self._limit.n_max:
+            raise self._limit.refusal()
+        if self._limit.n_held > MANY * self._limit.n_max:
+            raise unavailable("the requests being answered are too large together; try again later")
+
+    def release(self) -> None:
+        self._limit.n_held -= self._n
+        self._n = 0
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

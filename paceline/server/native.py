@@ -11,7 +11,9 @@ from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
 from paceline.server import dialogue, slots
+from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported, unavailable
+from paceline.server.middleware import owner_of
 from paceline.server.native_reply import NativeReply, ReplyOptions, settings_json
 from paceline.server.reply import BUILD
 from paceline.server.schema import (
@@ -25,14 +27,14 @@ from paceline.server.schema import (
 )
 from paceline.server.service import Service
 from paceline.server.stream import send
-from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request, utf8
+from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request, utf8
 from paceline.text.infill import File, infill_prompt, spelling_for
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["llama-server"])
+    router = APIRouter(tags=["llama-server"], route_class=BodyRoute)
 
     @router.get("/health")
     @router.get("/v1/health", include_in_schema=False)
@@ -77,7 +79,7 @@ def add_completion(router: APIRouter, service: Service) -> None:
         return await answer(request, *await service.prepare(infill_requests, body))
 
     async def answer(request: Request, wanted: list[TextRequest], options: ReplyOptions) -> Response:
-        choices = service.start(wanted)
+        choices = service.start(wanted, owner_of(request.scope))
         engine = service.engine
         return await send(request, NativeReply(service.model_name, engine.vocab, engine.n_ctx, choices, options))
 
@@ -86,7 +88,8 @@ def add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokenize")
     def tokenize(body: TokenizeBody) -> Response:
         engine = service.engine
-        tokens = engine.tokenize(utf8(body.content), special=body.add_special, parse_special=body.parse_special)
+        text = bounded(engine, utf8(body.content))
+        tokens = engine.tokenize(text, special=body.add_special, parse_special=body.parse_special)
         if not body.with_pieces:
             return Json({"tokens": tokens})
         return Json({"tokens": [{"id": t, "piece": piece_json(engine.vocab.render(t, special=True))} for t in tokens]})
@@ -106,10 +109,10 @@ def add_tokens(router: APIRouter, service: Service) -> None:
 
 def add_slots(router: APIRouter, service: Service) -> None:
     @router.get("/slots")
-    async def list_slots(fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
+    async def list_slots(request: Request, fail_on_no_slot: Annotated[str | None, Query()] = None) -> Response:
         if not service.params.slots:
             raise not_supported("this server does not show its slots; start it without --no-slots")
-        listed = slots.slots_json(service, await service.status())
+        listed = slots.slots_json(service, await service.status(), owner_of(request.scope))
         if fail_on_no_slot and all(slot["is_processing"] for slot in listed):
             raise unavailable("no slot available")
         return Json(listed)
@@ -122,7 +125,7 @@ def add_slots(router: APIRouter, service: Service) -> None:
             raise not_supported("this server does not touch slots; start it with --slot-save-path FOLDER")
         if action == "erase":
             return Json(slots.erase(service, id_slot))
-        if body is None:
+        if body is None or body.filename is None:
             raise ConfigError(f"to {action} a slot, give a filename")
         work = slots.save if action == "save" else slots.restore
         return Json(work(service, id_slot, body.filename))

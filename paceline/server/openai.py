@@ -12,17 +12,19 @@ from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.library import Engine
 from paceline.server import dialogue
+from paceline.server.body import BodyRoute
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
+from paceline.server.middleware import owner_of
 from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_reply import TextReply
-from paceline.server.text_request import TextRequest, check_model, prompts_of, text_request
+from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request
 
 
 def routes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BodyRoute)
 
     @router.get("/v1/models")
     @router.get("/models", include_in_schema=False)
@@ -38,13 +40,13 @@ def routes(service: Service) -> APIRouter:
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         wanted, rules = await service.prepare(chat_request, body)
-        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)])
+        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)], owner_of(request.scope))
         return await send(request, ChatReply(service.model_name, service.engine.vocab, choices, rules))
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
         wanted, echoes = await service.prepare(text_requests, body)
-        choices = service.start(wanted)
+        choices = service.start(wanted, owner_of(request.scope))
         usage = bool(body.stream_options and body.stream_options.include_usage)
         reply = TextReply(
             service.model_name,
@@ -86,7 +88,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     engine = service.engine
     check_model(body.model, service.model_names)
     conversation = dialogue.converse(service.template, body, service.template_variables)
-    wanted = text_request(engine, body, engine.tokenize(conversation.prompt), service.defaults)
+    wanted = text_request(engine, body, engine.tokenize(bounded(engine, conversation.prompt)), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
     formats: list[object] = [body.grammar, body.json_schema, conversation.forced]

@@ -20,7 +20,8 @@ class ServerParams:
 
     host: str = "127.0.0.1"
     port: int = 8080
-    api_keys: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] | None = None
     api_key_file: str | None = None
     ssl_key_file: str | None = None
     ssl_cert_file: str | None = None
@@ -39,8 +40,12 @@ class ServerParams:
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
-    max_body_mib: int = 32
+    max_body_mib: int = 8
     shutdown_timeout: int = 10
+    head_timeout: int = 10
+    body_timeout: int = 30
+    max_connections: int = 0
+    max_connections_per_address: int = 256
 
     def __post_init__(self) -> None:
         check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
@@ -48,8 +53,14 @@ class ServerParams:
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
         check_range("the seconds to finish answers at shutdown", self.shutdown_timeout, 0, 3600)
+        check_range("the seconds for a request's head", self.head_timeout, 1, 3600)
+        check_range("the seconds for a request's body", self.body_timeout, 1, 3600)
+        check_range("the number of connections", self.max_connections, 0, 10**6)
+        check_range("the number of connections of one address", self.max_connections_per_address, 1, 10**6)
         check(not self.api_prefix or self.api_prefix.startswith("/"), "an API prefix starts with /")
         check(not self.api_prefix.endswith("/"), "an API prefix does not end with /")
+        given = self.api_keys
+        check(given is None or (bool(given) and all(given)), "--api-key is empty; give a key, or leave the flag out")
         both = bool(self.ssl_key_file) == bool(self.ssl_cert_file)
         check(both, "https needs both --ssl-key-file and --ssl-cert-file")
         names = ", ".join(REASONING_FORMATS)
@@ -68,11 +79,14 @@ class ServerParams:
         return tuple(name.strip() for name in (self.alias or "").split(",") if name.strip())
 
     def keys(self) -> tuple[str, ...]:
-        """Those of the flag and those of the file."""
+        """Those of the flag and those of the file. Where keys were asked for there is one: nobody opens by mistake."""
+        given = self.api_keys or ()
         if self.api_key_file is None:
-            return self.api_keys
+            return given
         lines = read_file(self.api_key_file, "key file").splitlines()
-        return (*self.api_keys, *(line.strip() for line in lines if line.strip()))
+        in_file = [line.strip() for line in lines if line.strip()]
+        check(bool(in_file), f"there is no key in {self.api_key_file}; write one a line, or leave the flag out")
+        return (*given, *in_file)
 
     def template(self) -> str | None:
         """The chat template to use instead of the model's."""

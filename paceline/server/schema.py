@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 MAX_STOPS = 1000
 MAX_TOOLS = 512
 MAX_CHOICES = 128
-MAX_PROBS = 1000
+MAX_PROBS = 100
 MAX_INPUTS = 2048
 MAX_COUNT = 2**31 - 1
 
@@ -26,7 +26,7 @@ def whole(value: Any) -> Any:
 Int = Annotated[int, BeforeValidator(whole)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=-1, le=MAX_COUNT)]
 Stops = str | Annotated[list[str], Field(max_length=MAX_STOPS)]
-Tokens = list[Int | str]
+Tokens = Annotated[list[Int | str], Field(fail_fast=True)]
 Pair = Annotated[list[Int | float | bool | str], Field(min_length=2, max_length=2)]
 
 
@@ -38,7 +38,7 @@ class PromptObject(Body):
     prompt_string: str
 
 
-PromptField = str | PromptObject | list[Int | str | PromptObject | Tokens]
+PromptField = str | PromptObject | Annotated[list[Int | str | PromptObject | Tokens], Field(fail_fast=True)]
 
 
 class SpeculativeBody(Body):
@@ -80,7 +80,7 @@ class SamplingBody(Body):
     ignore_eos: bool | None = None
     seed: Int | None = None
     samplers: Annotated[list[str], Field(max_length=64)] | None = None
-    logit_bias: dict[str, float | bool] | list[Pair] | None = None
+    logit_bias: dict[str, float | bool] | Annotated[list[Pair], Field(fail_fast=True)] | None = None
 
     stream: bool | None = None
     stop: Stops | None = None
@@ -164,7 +164,7 @@ class MessageToolCall(Body):
 
 class Message(Body):
     role: str
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
     name: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[MessageToolCall] | None = None
@@ -201,7 +201,7 @@ class NamedTool(Body):
     function: NamedFunction
 
 
-Messages = Annotated[list[Message], Field(min_length=1)]
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS)]
 
 
@@ -250,8 +250,10 @@ class TokenizeBody(Body):
 
 
 class DetokenizeBody(Body):
-    tokens: list[Int]
+    tokens: Annotated[list[Int], Field(fail_fast=True)]
 
 
 class SlotFileBody(Body):
-    filename: Annotated[str, Field(min_length=1, max_length=255)]
+    """To erase a slot needs none; clients send {} then."""
+
+    filename: Annotated[str, Field(min_length=1, max_length=255)] | None = None

@@ -35,8 +35,9 @@ Prepared = TypeVar("Prepared")
 class Choice:
     """One text at work. Every way out of a request passes `close`; leaving early frees the slot at once."""
 
-    def __init__(self, service: Service, wanted: TextRequest) -> None:
+    def __init__(self, service: Service, wanted: TextRequest, owner: bytes) -> None:
         self.service = service
+        self.owner = owner
         self.wanted = wanted
         self.generation = wanted.start(service.engine)
         self._last = perf_counter()
@@ -155,12 +156,12 @@ class Service:
         """Templates and tokens, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(None, work, self, body)
 
-    def start(self, wanted: Sequence[TextRequest]) -> list[Choice]:
-        """All of them or none."""
+    def start(self, wanted: Sequence[TextRequest], owner: bytes) -> list[Choice]:
+        """All of them or none. `owner` is who asked."""
         started: list[Choice] = []
         try:
             for text_request in wanted:
-                started += [Choice(self, text_request)]
+                started += [Choice(self, text_request, owner)]
                 self.running.add(started[-1])
         except QueueFull as error:
             self._give_up(started)

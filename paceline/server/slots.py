@@ -18,9 +18,10 @@ from paceline.server.text_request import TextRequest
 FILE_NAME = re.compile(r"[\w][\w.+@ -]{0,254}")
 
 
-def slots_json(service: Service, status: Status) -> list[dict[str, Any]]:
-    """GET /slots."""
-    wanted = {choice.generation.request.id: choice.wanted for choice in list(service.running)}
+def slots_json(service: Service, status: Status, owner: bytes) -> list[dict[str, Any]]:
+    """GET /slots. What a request asked for is shown to its owner."""
+    running = list(service.running)
+    wanted = {choice.generation.request.id: choice.wanted for choice in running if choice.owner == owner}
     return [slot_json(service, slot, wanted.get(slot.request or -1)) for slot in status.slots]
 
 

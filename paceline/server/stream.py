@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from fastapi import Request
 from starlette.responses import Response
 
-from paceline.errors import EngineClosed
+from paceline.errors import EngineClosed, RequestError
 from paceline.generation import Chunk, Finish, Piece
 from paceline.server.errors import Json
 from paceline.server.service import Choice
 from paceline.server.sse import ClientGone, EventStream, event, unless_gone
 
 CLIENT_GONE = 499
+MAX_ENTRIES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,23 @@ async def lines(reply: Reply) -> AsyncGenerator[bytes, None]:
 
 
 async def folded(reply: Reply) -> Any:
-    """The reply as one object."""
+    """The reply as one object. Probabilities are what can make it too large to hold."""
     parts: list[dict[str, Any]] = []
+    n_entries = 0
     async with aclosing(aiter(Steps(reply.choices))) as steps:
         async for step in steps:
+            n_entries += entries(step.pieces)
+            if n_entries > MAX_ENTRIES:
+                raise RequestError(
+                    f"the reply would hold more than {MAX_ENTRIES} probabilities; ask for fewer of them or of tokens, "
+                    "or for a stream"
+                )
             parts += reply.parts(step)
     return reply.whole(parts)
+
+
+def entries(pieces: Sequence[Piece]) -> int:
+    return sum(1 + len(piece.token.top_logprobs) for piece in pieces if piece.token.logprob is not None)
 
 
 async def send(request: Request, reply: Reply) -> Response:

@@ -104,5 +104,6 @@ def add(whole: dict[str, Any], part: dict[str, Any]) -> None:
     whole["text"] += part["text"]
     whole["finish_reason"] = part["finish_reason"] or whole["finish_reason"]
     if part["logprobs"]:
-        before = whole["logprobs"] or {name: [] for name in part["logprobs"]}
-        whole["logprobs"] = {name: before[name] + part["logprobs"][name] for name in before}
+        whole["logprobs"] = whole["logprobs"] or {name: [] for name in part["logprobs"]}
+        for name, values in part["logprobs"].items():
+            whole["logprobs"][name] += values

@@ -9,12 +9,13 @@ from typing import Any
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.names import canonical
 from paceline.engine.request import Grammar
-from paceline.errors import ConfigError, PromptError
+from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
 from paceline.server.errors import ApiError
-from paceline.server.schema import PromptField, PromptObject, SamplingBody
+from paceline.server.schema import MAX_INPUTS, PromptField, PromptObject, SamplingBody
 
+BYTES_PER_TOKEN, MIN_TEXT = 64, 2**20
 RANDOM_SEED = 2**32 - 1
 SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "top_nsigma": "top_n_sigma"}
 SAMPLING_FIELDS = {f.name for f in fields(SamplingParams)} - {"logit_bias", "seed", "samplers", "dry_sequence_breakers"}
@@ -108,8 +109,15 @@ def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[A
         if isinstance(key, float | bool):
             raise ConfigError("logit_bias takes a token id or a text, and then a number")
         for token in biased_tokens(engine, key):
-            bias[token] = float("-inf") if value is False else float(value)
+            bias[token] = float("-inf") if value is False else number(value)
     return bias
+
+
+def number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConfigError("logit_bias has a number that is too large") from None
 
 
 def biased_tokens(engine: Engine, key: int | str) -> Sequence[int]:
@@ -166,6 +174,8 @@ def prompts_of(engine: Engine, prompt: PromptField) -> list[list[int]]:
     """One prompt or several, each a text, a list of tokens, or a mixture."""
     if not isinstance(prompt, list):
         return [tokens_of(engine, [prompt])]
+    if len(prompt) > MAX_INPUTS and not isinstance(prompt[0], int):
+        raise PromptError(f"{len(prompt)} prompts are too many; {MAX_INPUTS} at once are allowed")
     if any(isinstance(item, list) for item in prompt) or all(isinstance(item, str | PromptObject) for item in prompt):
         prompts = [tokens_of(engine, item if isinstance(item, list) else [item]) for item in prompt]
     else:
@@ -177,17 +187,29 @@ def prompts_of(engine: Engine, prompt: PromptField) -> list[list[int]]:
 
 def tokens_of(engine: Engine, parts: Sequence[Any]) -> list[int]:
     """Texts and tokens in a row; what the model wants before a text comes before the first part only."""
+    if len(parts) > engine.n_ctx:
+        raise ContextFull(f"the prompt has {len(parts)} parts or tokens, a slot holds {engine.n_ctx}")
+    if sum(not isinstance(part, int) for part in parts) > MAX_INPUTS:
+        raise PromptError(f"a prompt of more than {MAX_INPUTS} texts is too many; join them")
     tokens: list[int] = []
     for i, part in enumerate(parts):
         if isinstance(part, PromptObject):
             part = part.prompt_string
         if isinstance(part, str):
-            tokens += engine.tokenize(part, special=i == 0)
+            tokens += engine.tokenize(bounded(engine, part), special=i == 0)
         elif isinstance(part, int):
             tokens.append(part)
         else:
             raise PromptError("a prompt is text, or a list of texts and token ids")
     return tokens
+
+
+def bounded(engine: Engine, text: str) -> str:
+    """The text, unless it is so long that it cannot fit: counting its tokens would only take time and memory."""
+    n, n_max = engine.n_ctx, max(MIN_TEXT, BYTES_PER_TOKEN * engine.n_ctx)
+    if len(text) > n_max:
+        raise ContextFull(f"the text has {len(text)} characters, a slot holds {n} tokens; {n_max} can be sent")
+    return text
 
 
 def check_model(name: str | None, known: Sequence[str]) -> None:

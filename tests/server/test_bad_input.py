@@ -75,6 +75,7 @@ WRONG: list[tuple[tuple[str, Any], str]] = [
     (chat(logit_bias={"99999999": 1}), "logit_bias"),
     (chat(logit_bias={"65": "much"}), "logit_bias"),
     (chat(logit_bias=[[65, True]]), "logit_bias"),
+    (chat(logit_bias=[[65, 10**400]]), "logit_bias"),
     (chat(repeat_penalty=0), "repeat_penalty"),
     (chat(samplers=["magic"]), "sampler"),
     (chat(mirostat=7), "mirostat"),
@@ -170,8 +171,12 @@ def test_huge_bodies(tiny: Live) -> None:
 
 
 def test_addresses_and_methods(tiny: Live) -> None:
-    check(404, tiny.http.get("/no/such/thing").json(), "nothing at this address")
+    for path in ("/no/such/thing", "/" + "x" * 300, "/" + "y" * 5000, "/%ff%00"):
+        reply = tiny.http.get(path)
+        assert reply.status_code == 404
+        check(reply.status_code, reply.json(), "nothing at this address")
     reply = tiny.http.get(CHAT)
+    assert reply.status_code == 405
     check(reply.status_code, reply.json(), "another method")
 
 

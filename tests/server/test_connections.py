@@ -20,6 +20,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from paceline.cli.flags import parse
+from paceline.errors import ConfigError
 from paceline.server.middleware import ApiKey
 from paceline.server.params import ServerParams
 from paceline.server.sse import EventStream
@@ -105,7 +107,7 @@ def socket_post(server: Live, path: str, n_receive: int = 0, **more: Any) -> soc
     host, port = server.url.removeprefix("http://").split(":")
     sock.connect((host, int(port)))
     body = json.dumps({**ENDLESS, **more}).encode()
-    sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    sock.sendall(f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
     return sock
 
 
@@ -196,6 +198,15 @@ def test_keys(target: str, tmp_path: Path) -> None:
         assert server.http.get("/v1/models", headers={"authorization": "Basic sekrit"}).status_code == 401
 
 
+@pytest.mark.parametrize("words", [("--api-key", ""), ("--api-key", " , "), ("--api-key-file", "FILE"), ()])
+def test_an_empty_key_does_not_open_the_server(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n  \n")
+    given = [str(tmp_path / "keys") if word == "FILE" else word for word in words]
+    variables = {} if given else {"LLAMA_API_KEY": ""}
+    with pytest.raises(ConfigError, match="leave the flag out"):
+        ServerParams(**parse(given, "serve", variables).under("server")).keys()
+
+
 def test_every_key_is_compared_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
 
@@ -209,6 +220,65 @@ def test_every_key_is_compared_each_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert guard._may_pass(scope)
     assert len(compared) == 3
     assert {len(digest) for digest in compared} == {32}
+
+
+@pytest.mark.model
+def test_slots_show_a_request_to_its_owner(target: str) -> None:
+    params = ServerParams(port=0, shutdown_timeout=1, api_keys=("mine", "theirs"))
+    body = {**ENDLESS, "stop": ["a secret word"], "n_predict": 50_000}
+    with live(settings(target, n_ctx=60_000, n_slots=1), params) as server:
+
+        def slot(key: str) -> dict[str, Any]:
+            headers = {"authorization": f"Bearer {key}"}
+            found: dict[str, Any] = server.http.get("/slots", headers=headers).json()[0]
+            return found
+
+        headers = {"authorization": "Bearer mine"}
+        with server.http.stream("POST", "/completion", json=body, headers=headers) as response:
+            lines = response.iter_lines()
+            next(lines)
+            assert slot("mine")["params"]["stop"] == ["a secret word"]
+            assert slot("theirs")["is_processing"]
+            assert slot("theirs")["params"] == {}
+            assert slot("theirs")["next_token"]["n_remain"] == -1
+
+
+# -- names
+
+
+def status_of(server: Live, method: str = "GET", path: str = "/v1/models", **headers: str) -> int:
+    content = b'{"content": "x"}' if method == "POST" else None
+    return server.http.request(method, path, headers=headers, content=content).status_code
+
+
+@pytest.mark.model
+def test_pages_from_elsewhere_cannot_use_a_server_without_a_key(target: str) -> None:
+    params = ServerParams(port=0, shutdown_timeout=1, allow_hosts=("box.lan",))
+    with live(settings(target), params) as server:
+        for host in ("127.0.0.1", "127.0.0.1:8080", "localhost:1", "LOCALHOST", "[::1]:80", "127.0.0.2", "box.lan:9"):
+            assert status_of(server, host=host) == 200, host
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil", "10.0.0.1"):
+            assert status_of(server, host=host) == 403, host
+            assert status_of(server, path="/health", host=host) == 403, host
+        for origin in (server.url, "http://localhost:3000", "http://[::1]:5", "https://box.lan"):
+            assert status_of(server, "POST", "/tokenize", origin=origin) == 200, origin
+        for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example", "http://[", ""):
+            assert status_of(server, "POST", "/tokenize", origin=origin) == 403, origin
+            assert status_of(server, "OPTIONS", "/tokenize", origin=origin) == 403, origin
+        assert status_of(server, "POST", "/tokenize") == 200
+        assert server.http.get("/", headers={"host": "localhost:8080"}).status_code == 200
+        assert "--allow-host evil.example" in server.http.get("/props", headers={"host": "evil.example"}).text
+
+
+@pytest.mark.model
+def test_with_a_key_or_for_other_machines_any_name_will_do(target: str) -> None:
+    with live(settings(target), ServerParams(port=0, shutdown_timeout=1, api_keys=("k",))) as server:
+        headers = {"authorization": "Bearer k", "host": "model.example", "origin": "https://page.example"}
+        reply = server.http.get("/v1/models", headers=headers)
+        assert reply.status_code == 200
+        assert reply.headers["access-control-allow-origin"] == "*"
+    with live(settings(target), ServerParams(port=0, shutdown_timeout=1, host="0.0.0.0")) as server:
+        assert status_of(server, host="model.example") == 200
 
 
 # -- the end

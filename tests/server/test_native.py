@@ -211,6 +211,7 @@ def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> Non
         assert saved["n_written"] == (tmp_path / "kept.bin").stat().st_size
         assert saved["timings"]["save_ms"] > 0
         assert server.http.post("/slots/0?action=erase").json()["n_erased"] == saved["n_saved"]
+        assert server.http.post("/slots/0?action=erase", json={}).status_code == 200
         assert ask(server) == (text, 0)
         server.http.post("/slots/0?action=erase")
         restored = server.http.post("/slots/0?action=restore", json={"filename": "kept.bin"}).json()

@@ -16,6 +16,14 @@ LISTEN = [
     ),
     Flag(names="--port", sets="server.port", kind=Kind.INT, env="LLAMA_ARG_PORT", help="the port to listen on"),
     Flag(
+        names="--allow-host",
+        sets="server.allow_hosts",
+        kind=Kind.LIST,
+        grows=True,
+        metavar="NAME",
+        help="without a key and on this machine alone, requests for and web pages of this name are served too",
+    ),
+    Flag(
         names="--api-key",
         sets="server.api_keys",
         kind=Kind.LIST,
@@ -59,6 +67,33 @@ LISTEN = [
         kind=Kind.INT,
         env="LLAMA_ARG_TIMEOUT",
         help="close a connection that has been idle for N seconds, 75 at most",
+    ),
+    Flag(
+        names="--head-timeout",
+        sets="server.head_timeout",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="a client gets so long to send a request's first lines; then it is cut off",
+    ),
+    Flag(
+        names="--body-timeout",
+        sets="server.body_timeout",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        help="and so long for the rest, longer while at least 4 KiB come a second",
+    ),
+    Flag(
+        names="--max-connections",
+        sets="server.max_connections",
+        kind=Kind.INT,
+        default="3/4 of the files it may open, 4096 at most",
+        help="connections in all; when there are more, the one that is idle the longest is closed",
+    ),
+    Flag(
+        names="--max-connections-per-address",
+        sets="server.max_connections_per_address",
+        kind=Kind.INT,
+        help="connections of one other machine",
     ),
     Flag(
         names="--shutdown-timeout",
