@@ -8,6 +8,7 @@ PacelineError
 ├── RequestError       one request cannot be served; the others go on
 │   ├── PromptError    a prompt that is not text, or empty
 │   ├── ContextFull    more tokens than the slot or the cache can hold
+│   ├── NoNumbers      the model's logits for this text are NaN or infinite
 │   └── QueueFull      too many requests are waiting already
 ├── DecodeError        libllama could not compute a batch
 ├── EngineDied         the engine's process ended, again and again
@@ -48,6 +49,10 @@ class PromptError(RequestError, ValueError):
 
 class ContextFull(RequestError):
     """More tokens than fit."""
+
+
+class NoNumbers(RequestError):
+    """Logits that are NaN or infinite; so is what the memory holds of the text."""
 
 
 class QueueFull(RequestError):

@@ -72,6 +72,7 @@ class FakeContext:
         self.fail_next = False
         self.ends_after: int | None = None
         self.broken: int | None = None
+        self.spoilt = False
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
@@ -96,7 +97,8 @@ class FakeContext:
 
     def _logits(self, cells: list[int]) -> Floats:
         row = np.zeros(N_VOCAB, np.float32)
-        if self.broken is not None and self.broken in cells:
+        self.spoilt = self.spoilt or self.broken in cells
+        if self.spoilt:
             row[7] = np.nan
         row[EOG if self.ends_after is not None and len(cells) >= self.ends_after else next_token(cells)] = 9.0
         return row
@@ -114,6 +116,7 @@ class FakeContext:
         return True
 
     def clear(self) -> None:
+        self.spoilt = False
         self.cells = [[] for _ in range(self.n_seqs)]
 
 

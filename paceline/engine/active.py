@@ -21,6 +21,7 @@ class ActiveRequest:
 
     `stop` sees each token of the answer once, in order, and answers whether to end after it. `over` is set when another
     request of the same group is done. `paused` is what its slot held when there was no room for it any more.
+    A `suspect` may have spoilt the shared memory, and runs alone.
     """
 
     request: Request
@@ -30,3 +31,4 @@ class ActiveRequest:
     cancelled: bool = False
     over: bool = False
     paused: Slot | None = None
+    suspect: bool = False

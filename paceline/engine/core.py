@@ -12,15 +12,14 @@ from paceline.config import EngineParams
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
-from paceline.engine.constrained import Constrained, Known
 from paceline.engine.drafting import Drafting
 from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
-from paceline.engine.request import Emitted, Finished, Limits, Resume, Started, Timings, Token, failed
+from paceline.engine.request import Emitted, Finished, Limits, Started, Timings, Token, failed
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
-from paceline.engine.verify import Draws, log_probabilities, verify
-from paceline.errors import ContextFull, DecodeError, PacelineError
+from paceline.engine.verify import log_probabilities, verify
+from paceline.errors import ContextFull, DecodeError, NoNumbers, PacelineError
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
@@ -69,6 +68,7 @@ class Core:
         self.n_steps = 0
         self.n_finished = 0
         self.seconds = 0.0  # spent in steps that went on with an answer
+        self._spoilt = False  # by logits that are no numbers
         self._short = False  # of memory for somebody who waits
         self._batch = target.new_batch()
         self._eog = vocab.eog
@@ -106,6 +106,8 @@ class Core:
         self._pad(works, alone=not n_prompt)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
+        if self._spoilt:
+            self._start_afresh()
         seconds = perf_counter() - start
         if n_prompt < n_tokens and works:
             self.scheduler.prompts.observe(n_prompt, seconds)
@@ -131,7 +133,7 @@ class Core:
         tokens = active.paused.tokens if active.paused else active.request.tokens
         slot = self.memory.choose(tokens, active.request.slot)
         # Nobody overtakes a request that waits for memory, or it might wait for ever.
-        self._short = self._short or (slot is not None and not self.memory.has_room(len(tokens)))
+        self._short = self._short or (slot is not None and not self._may_come(active, len(tokens)))
         if slot is None or self._short:
             return False
         try:
@@ -142,6 +144,12 @@ class Core:
             else:
                 active.emit(failed(error))
         return True
+
+    def _may_come(self, active: ActiveRequest, n_tokens: int) -> bool:
+        running = [slot.active for slot in self.slots if slot.active]
+        if running and (active.suspect or any(other.suspect for other in running)):
+            return False
+        return self.memory.has_room(n_tokens)
 
     def _start(self, slot: Slot, active: ActiveRequest) -> None:
         if active.paused:
@@ -158,7 +166,7 @@ class Core:
         self.drafting.begin(slot)
         active.emit(Started(slot.seq))
         if request.resume:
-            self._resume(slot, request.resume)
+            slot.resume(request.resume)
         if request.max_tokens == 0:
             self.finish(slot, "length")
 
@@ -180,13 +188,14 @@ class Core:
         slot.candidates.clear()
         slot.active = slot.sampler = None
 
-    @staticmethod
-    def _resume(slot: Slot, resume: Resume) -> None:
-        """Go on where an earlier engine was: its tokens come first, its clock and its records count."""
-        slot.known = list(resume.tokens)
-        slot.n_cached, slot.n_steps = resume.timings.cache_n, resume.timings.n_steps
-        slot.clock = Clock.resumed(slot.request.submitted, resume.timings)
-        slot.add_stats(resume.timings.drafters)
+    def _start_afresh(self) -> None:
+        """Forgotten cells still hold what was computed: empty all memory, and everybody's text is read again."""
+        for slot in sorted(self.slots, key=lambda slot: -slot.clock.admitted):
+            if slot.busy:
+                self._pause(slot)
+        self.memory.clear()
+        self.target.clear()
+        self._spoilt = False
 
     # -- draft and plan
 
@@ -232,7 +241,7 @@ class Core:
         batch = self._batch
         batch.clear()
         for work in works:
-            padded = self._padded(work)
+            padded = work.padded()
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)
         try:
             return self.target.decode(batch)
@@ -254,13 +263,6 @@ class Core:
             free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
             if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
                 works[-1].n_padding = n
-
-    def _padded(self, work: Work) -> Work:
-        """Batches of other sizes take other kernels and graphs: a small one grows, the growth is cut off again."""
-        if not work.n_padding:
-            return work
-        n = work.n_padding
-        return Work(work.slot, [*work.tokens, *work.tokens[-1:] * n], work.n_outputs + n)
 
     def _that_fit(self, works: list[Work]) -> list[Work]:
         """The newest requests pause until the rest fits the shared memory; one that is alone and does not fit fails."""
@@ -290,12 +292,24 @@ class Core:
             return 0
         try:
             return self._verify(slot, rows[work.row : work.row + work.n_outputs])
+        except NoNumbers as error:
+            return self._spoil(slot, error)
         except Exception as error:
             self.fail(slot, error)
             return 0
 
+    def _spoil(self, slot: Slot, error: NoNumbers) -> int:
+        """In a shared memory one text's NaN can reach another's logits: who has them in company goes on alone."""
+        self._spoilt = self.memory.shared
+        if self.memory.shared and sum(slot.busy for slot in self.slots) > 1:
+            assert slot.active
+            slot.active.suspect = True
+        else:
+            self.fail(slot, error)
+        return 0
+
     def _verify(self, slot: Slot, rows: Floats) -> int:
-        tokens = verify(draws_of(slot), rows, slot.draft.tokens, len(slot.tokens), self._eog)
+        tokens = verify(slot.draws(), rows, slot.draft.tokens, len(slot.tokens), self._eog)
         self._settle(slot, tokens, rows)
         return len(tokens)
 
@@ -381,7 +395,7 @@ class Core:
         for slot in self.slots:
             if slot.busy:
                 self.fail(slot, error)
-            slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
+        self.memory.clear()
         for active in self.queue.drain():
             active.emit(failed(error))
         self.target.clear()
@@ -405,14 +419,6 @@ class Core:
 
     def close(self) -> None:
         self.drafting.close()
-
-
-def draws_of(slot: Slot) -> Draws:
-    """The slot's sampler, under its grammar if it has one; before it what is known already."""
-    assert slot.sampler and slot.active
-    grammar = slot.active.grammar
-    draws = Constrained(slot.sampler, grammar) if grammar else slot.sampler
-    return Known(slot.known, draws, slot.sampler, grammar) if slot.known else draws
 
 
 def nth(tokens: list[int], n: int) -> int | None:

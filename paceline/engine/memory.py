@@ -74,6 +74,11 @@ class Memory:
         slot.n_computed = n
         slot.n_reusable = min(slot.n_reusable, n)
 
+    def clear(self) -> None:
+        """Nothing is remembered any more."""
+        for slot in self.slots:
+            slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
+
     def has_room(self, n: int) -> bool:
         """Whether a request of this many tokens can come and the running ones go on for a while; a lone one always."""
         busy = [slot for slot in self.slots if slot.busy]

@@ -25,6 +25,11 @@ class Work:
     row: int = 0
     n_padding: int = 0
 
+    def padded(self) -> Work:
+        """Batches of other sizes take other kernels and graphs: a small one grows, the growth is cut off again."""
+        n = self.n_padding
+        return Work(self.slot, [*self.tokens, *self.tokens[-1:] * n], self.n_outputs + n) if n else self
+
 
 class Queue:
     """Requests that wait for a slot, first come first served."""

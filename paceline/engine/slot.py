@@ -10,8 +10,10 @@ from paceline.config import SpeculativeParams
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
-from paceline.engine.request import Request, Timings
+from paceline.engine.constrained import Constrained, Known
+from paceline.engine.request import Request, Resume, Timings
 from paceline.engine.stats import DrafterStats
+from paceline.engine.verify import Draws
 from paceline.llama.sampler import Sampler
 
 
@@ -89,6 +91,20 @@ class Slot:
         self.tokens, self.known, self.draft = paused.tokens, paused.known, Proposal()
         self.n_prompt, self.n_cached, self.n_steps = paused.n_prompt, paused.n_cached, paused.n_steps
         self.sampler, self.clock = paused.sampler, paused.clock
+
+    def resume(self, resume: Resume) -> None:
+        """Go on where an earlier engine was: its tokens come first, its clock and its records count."""
+        self.known = list(resume.tokens)
+        self.n_cached, self.n_steps = resume.timings.cache_n, resume.timings.n_steps
+        self.clock = Clock.resumed(self.request.submitted, resume.timings)
+        self.add_stats(resume.timings.drafters)
+
+    def draws(self) -> Draws:
+        """The sampler, under its grammar if it has one; before it what is known already."""
+        assert self.sampler and self.active
+        grammar = self.active.grammar
+        draws = Constrained(self.sampler, grammar) if grammar else self.sampler
+        return Known(self.known, draws, self.sampler, grammar) if self.known else draws
 
     def add_stats(self, records: Iterable[DrafterStats]) -> None:
         """Earlier records count, of drafters that are still wanted."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from paceline.errors import NoNumbers
 from paceline.llama.lib import Floats
 
 
@@ -21,11 +22,17 @@ def verify(
 ) -> list[int]:
     """Tokens of the text from `position` on: the draft as far as the target agrees, and one of the target's own.
 
-    rows[j] are the target's logits after the first j tokens of the draft.
+    rows[j] are the target's logits after the first j tokens of the draft. What was drawn before a row without numbers
+    stands: sampler and grammar know of it.
     """
     tokens: list[int] = []
     for j, row in enumerate(rows):
-        token = sampler.sample(row, position + j)
+        try:
+            token = sampler.sample(row, position + j)
+        except NoNumbers:
+            if tokens:
+                break
+            raise
         tokens.append(token)
         if j == len(draft) or token != draft[j] or token in eog:
             break

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.config import SamplingParams
-from paceline.errors import RequestError
+from paceline.errors import NoNumbers, RequestError
 from paceline.llama.candidates import Cut, Ids, drops_tokens
 from paceline.llama.gumbel import gumbel
 from paceline.llama.lib import Floats, c
@@ -34,7 +34,7 @@ def largest_of(row: Floats) -> int:
     """The token with the largest logit. NaN counts as the largest, so a row that has one is refused here."""
     token = int(row.argmax())
     if not math.isfinite(row[token]):
-        raise RequestError(BROKEN)
+        raise NoNumbers(BROKEN)
     return token
 
 

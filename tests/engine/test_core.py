@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.engine.request import Finished, Resume, Started, Timings
-from paceline.errors import ContextFull, DecodeError, EngineFailed, PromptError, RequestError
+from paceline.errors import ContextFull, DecodeError, EngineFailed, NoNumbers, PromptError, RequestError
 from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, N_VOCAB, Client, FakeContext, Prophet, continuation, make_engine, run
 
@@ -298,16 +298,23 @@ def test_what_goes_wrong_in_a_draw_ends_one_request_alone(
     assert waiting.tokens == continuation([5], 20)
 
 
-def test_logits_that_are_no_numbers_fail_their_request_and_empty_its_slot() -> None:
-    context = FakeContext(n_seqs=2)
-    engine = make_engine(context)
-    good, bad = Client([1, 2]), Client([3, 4, 5])
-    context.broken = 3
-    run(engine, good, bad)
-    assert "NaN" in str(bad.error)
+@pytest.mark.parametrize("n_slots", [1, 3])
+@pytest.mark.parametrize("drafters", [[], [Prophet(1.0)]], ids=["plain", "drafted"])
+def test_logits_that_are_no_numbers_fail_their_request_and_spoil_no_other(
+    n_slots: int, drafters: list[Prophet]
+) -> None:
+    """In the shared memory they reach everybody's logits, in the same step and for as long as the cells are there."""
+    context = FakeContext(n_seqs=n_slots)
+    engine = make_engine(context, *drafters)
+    texts = [[1, 2], [4, 5], [6]]
+    good, bad = [Client(text, max_tokens=20) for text in texts], Client([44, EOG, 45])
+    context.broken = EOG
+    run(engine, good[0], bad, good[1], good[2])
+    assert isinstance(bad.error, NoNumbers)
     assert bad.tokens == []
-    assert good.tokens == continuation([1, 2], 20)
-    assert sorted(map(len, context.cells))[0] == 0
+    for client, text in zip(good, texts, strict=True):
+        assert client.tokens == continuation(text, 20)
+        assert client.reason == "length"
 
 
 def test_what_cannot_be_served_is_refused_with_numbers() -> None:
