@@ -84,7 +84,8 @@ class LocalEngine:
 
     @property
     def health(self) -> Health:
-        return Health()
+        failure = self.loop.failure
+        return Health(ready=False, reason=str(failure)) if failure else Health()
 
     def submit(self, request: Request, on_event: OnEvent) -> None:
         """Compiles its grammar, which may take a while, and raises what is wrong with it."""

@@ -132,6 +132,22 @@ def test_who_ends_the_engine_again_and_again_is_given_up_and_takes_nobody_along(
         assert engine.generate("innocent", max_tokens=150, temperature=0, ignore_eos=True).text() == expected
 
 
+@pytest.mark.parametrize(
+    ("prompt", "why"), [([8, 8, 8], "the computing thread ended: SystemExit"), ([6, 6, 6], "nothing was computed")]
+)
+def test_a_computing_thread_that_ends_or_hangs_is_replaced(
+    target: str, monkeypatch: pytest.MonkeyPatch, prompt: list[int], why: str
+) -> None:
+    asked: dict[str, Any] = {"max_tokens": 40, "temperature": 0, "ignore_eos": True}
+    with Engine(target, n_ctx=2048, n_threads=1) as here:
+        expected = [here.generate(prompt, **asked).text(), here.generate("innocent", **asked).text()]
+    with deadly(target, monkeypatch) as engine:
+        running = [engine.generate(prompt, **asked), engine.generate("innocent", **asked)]
+        assert [generation.text() for generation in running] == expected
+        assert engine.health.n_restarts == 1
+        assert why in engine.health.reason
+
+
 def test_an_engine_that_cannot_be_started_again_says_so_and_comes_back(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
