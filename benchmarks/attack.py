@@ -36,7 +36,7 @@ from benchmarks.server import Server, serving
 from tests.tiny import write_model
 
 N_SLOTS, N_CTX = 2, 2048
-LOAD_S = 30.0
+LOAD_S = 60.0
 ANSWER_S = 60.0
 FLOOD = 200
 GOOD = {"prompt": "The fox", "n_predict": 16, "temperature": 0, "id_slot": 0}

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from paceline.engine.request import Event, Request, failed
+from paceline.engine.request import Event, Request, Started, failed
 from paceline.engine.worker import WORKER
 from paceline.process.local import LocalEngine
 from paceline.process.messages import (
@@ -43,7 +43,8 @@ QUESTIONS = ("tokenize", "embed", "status", "save_slot", "restore_slot", "erase_
 
 
 class Outbox:
-    """Events of a step, sent together when it is over."""
+    """Events of a step, sent together when it is over; but a start at once, for the step may be the end of us, and the
+    front has to know who was at work."""
 
     def __init__(self, line: Line[ToChild]) -> None:
         self._line = line
@@ -53,6 +54,8 @@ class Outbox:
     def add(self, id: int, event: Event) -> None:
         with self._lock:
             self._events.append((id, event))
+        if isinstance(event, Started):
+            self.flush()
 
     def flush(self) -> None:
         with self._lock:

@@ -114,7 +114,9 @@ def deadly(target: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iter
         yield engine
 
 
-@pytest.mark.parametrize(("poison", "n_deaths"), [([7, 7, 7], 3), ([9, 9, 9], 4)], ids=["stuck", "creeping"])
+@pytest.mark.parametrize(
+    ("poison", "n_deaths"), [([7, 7, 7], 3), ([9, 9, 9], 4), ([5, 5, 5], 3)], ids=["stuck", "creeping", "at once"]
+)
 def test_who_ends_the_engine_again_and_again_is_given_up_and_takes_nobody_along(
     target: str, monkeypatch: pytest.MonkeyPatch, poison: list[int], n_deaths: int
 ) -> None:

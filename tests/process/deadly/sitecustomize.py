@@ -14,6 +14,7 @@ POISON = [7, 7, 7]  # deadly at one place
 CREEPING = [9, 9, 9]  # gets one token further each time
 DEADLY_TEXT = b"deadly"
 STRAY = [8, 8, 8]  # ends the computing thread, but not the process, the first time
+AT_ONCE = [5, 5, 5]  # in the very step that it starts in
 HANGING = [6, 6, 6]  # never comes back
 DEADLY_AFTER = 12  # tokens of a poisonous answer
 
@@ -27,6 +28,8 @@ def deadly_step(self: Core) -> None:
         if slot.busy and slot.tokens[:3] in (POISON, CREEPING) and slot.n_generated + n_known >= DEADLY_AFTER:
             os.abort()
     step(self)
+    if any(slot.tokens[:3] == AT_ONCE for slot in self.slots):
+        os.abort()
 
 
 def stray_turn(self: EngineLoop) -> bool:
