@@ -43,9 +43,13 @@ def demo_copy(kind: str) -> tuple[str, bool]:
     if kind not in QUANTIZATIONS:
         raise ModelError(f"the demo model comes as {', '.join(QUANTIZATIONS)}, not {kind!r}")
     target = cache_folder() / f"{Path(source).name.split('.')[0]}.{kind}.gguf"
-    if target.exists():
-        return str(target), False
-    quantize(source, str(target), kind)
+    try:
+        if target.exists():
+            return str(target), False
+        quantize(source, str(target), kind)
+    except OSError as error:
+        why = f"{error.strerror or error}; PACELINE_CACHE names another folder"
+        raise ModelError(f"cannot make a {kind} copy of the demo model in {target.parent}: {why}") from error
     return str(target), True
 
 

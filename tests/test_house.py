@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "config": {"errors"},
     "errors": set(),
     "files": set(),
-    "llama": {"config", "errors", "llama"},
+    "llama": {"config", "errors", "files", "llama"},
     "drafters": {"config", "errors", "files", "llama", "drafters"},
     "planner": {"errors", "files", "drafters", "planner"},
     "engine": {"config", "errors", "llama", "drafters", "planner", "engine"},

@@ -13,7 +13,16 @@ import pytest
 
 from paceline import Engine, Generation, Grammar
 from paceline.config import ContextParams, ModelParams, Settings
-from paceline.errors import ConfigError, ContextFull, EngineClosed, ModelError, PromptError, RequestError, VocabMismatch
+from paceline.errors import (
+    ConfigError,
+    ContextFull,
+    EngineClosed,
+    EngineFailed,
+    ModelError,
+    PromptError,
+    RequestError,
+    VocabMismatch,
+)
 from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
 from paceline.process.local import LocalEngine
@@ -180,7 +189,7 @@ def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> 
         Engine(str(tmp_path / "text.gguf"))
     whole = Path(target).read_bytes()
     (tmp_path / "half.gguf").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ModelError, match="cannot load"):
+    with pytest.raises(ModelError, match=r"damaged.*copied whole"):
         Engine(str(tmp_path / "half.gguf"))
     with pytest.raises(ModelError, match="needs an encoder"):
         Engine(write_encoder(tmp_path / "t5.gguf"))
@@ -347,3 +356,22 @@ def test_speculation_that_is_off_is_told(
         assert not engine.info.drafters
     said = [record.message for record in caplog.records if record.name == "paceline"]
     assert said == [f"speculation is off: {engine.speculation_off}"]
+
+
+def test_requests_hear_of_a_computing_thread_that_ended(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Engine(target, n_ctx=512, n_threads=1) as engine:
+        generation = engine.generate("on and on", ignore_eos=True, max_tokens=400)
+        assert isinstance(engine.backend, LocalEngine)
+
+        def stray() -> None:
+            raise SystemExit
+
+        monkeypatch.setattr(engine.backend.loop, "_take_over", stray)
+        with pytest.raises(EngineFailed, match="the computing thread ended"):
+            generation.text()
+        assert not engine.health.ready
+        with pytest.raises(EngineFailed, match="the computing thread ended"):
+            engine.generate("later")
+        monkeypatch.undo()
+    with Engine(target, n_ctx=512, n_threads=1) as engine:
+        assert engine.generate("again", max_tokens=3).text() is not None

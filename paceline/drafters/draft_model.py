@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 
 from paceline.config import DraftModelParams
 from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.guess import guess
-from paceline.errors import ConfigError, VocabMismatch
+from paceline.errors import ConfigError, RequestError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model, Vocab
@@ -128,13 +129,19 @@ class DraftModel(Drafter):
         self._align(seq, view, tokens, len(tokens))
 
     def save(self, seq: int, path: str) -> None:
-        """The window goes to a file, how much of the text it skips before its tokens."""
+        """The window goes to a file; before its tokens how much of the text it keeps and skips."""
         view = self._views[seq]
-        self.context.save(seq, [view.skipped, *view.cached], path)
+        self.context.save(seq, [view.n_keep, view.skipped, *view.cached], path)
 
     def load(self, seq: int, path: str) -> None:
         """The next draft compares what was read with the text, as it does with what was cached."""
-        (skipped, *cached), _ = self.context.load(seq, path)
+        self._views[seq] = View(self.n_keep)
+        self.context.remove(seq, 0)
+        found = self.context.read(path)
+        n_keep, skipped, *cached = found.tokens
+        if n_keep != self.n_keep or len(cached) > self.window:
+            raise RequestError(f"{Path(path).name} was saved with another window (-cd)")
+        self.context.fill(seq, found)
         self._views[seq] = View(self.n_keep, cached, skipped)
 
     def idle_place(self) -> tuple[int, int]:

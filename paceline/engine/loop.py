@@ -13,7 +13,7 @@ from paceline.engine.core import Core
 from paceline.engine.request import failed
 from paceline.engine.warmup import IdleMeasuring
 from paceline.engine.worker import WORKER
-from paceline.errors import EngineClosed, PacelineError
+from paceline.errors import EngineClosed, EngineFailed
 
 log = logging.getLogger("paceline")
 Result = TypeVar("Result")
@@ -34,7 +34,8 @@ class EngineLoop:
         self._arriving: deque[ActiveRequest] = deque()
         self._lock = threading.Lock()
         self._closed = False
-        WORKER.join(self._turn)
+        self.failure: Exception | None = None
+        WORKER.join(self._turn, self._fail)
 
     def submit(self, active: ActiveRequest) -> None:
         with self._lock:
@@ -62,6 +63,8 @@ class EngineLoop:
     def _check_open(self) -> None:
         if self._closed:
             raise EngineClosed("the engine is closed")
+        if self.failure:
+            raise EngineFailed(str(self.failure))
 
     def _end(self) -> None:
         WORKER.leave(self._turn)
@@ -69,6 +72,17 @@ class EngineLoop:
         self.core.fail_all(EngineClosed("the engine was closed"))
         self._after_step()
         self.core.close()
+
+    def _fail(self, error: BaseException) -> None:
+        """There are no more turns: everybody who waits hears why, and so does whoever comes later."""
+        with self._lock:
+            self.failure = error if isinstance(error, Exception) else EngineFailed(repr(error))
+            arrived = list(self._arriving)
+            self._arriving.clear()
+        for active in arrived:
+            active.emit(failed(self.failure))
+        self.core.fail_all(self.failure)
+        self._after_step()
 
     def _turn(self) -> bool:
         """Take over arrived requests and compute one step, if there is one to compute; says whether there is more."""
@@ -102,5 +116,5 @@ class EngineLoop:
         for active in arrived:
             try:
                 self.core.submit(active)
-            except PacelineError as error:
+            except Exception as error:
                 active.emit(failed(error))

@@ -19,8 +19,10 @@ import numpy as np
 
 from paceline.config import ContextParams, ModelParams
 from paceline.errors import DecodeError, ModelError, RequestError
+from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.model import Model
+from paceline.llama.saved import Bytes, Saved
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
@@ -190,26 +192,32 @@ class Context:
         """Renumber everything from `start` on by `delta`."""
         c.llama_memory_seq_add(self._memory, seq, start, -1, delta)
 
+    @cached_property
+    def owner(self) -> bytes:
+        """Names what a sequence's memory is good for: this model wherever it lies, in a memory of this layout."""
+        p, model = self.params, self.model
+        shape = (model.description, model.n_params, self.n_vocab, p.cache_type_k, p.cache_type_v, p.flash_attn)
+        return saved.digest(repr((shape, versions())).encode(), saved.sample(model.path))
+
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
         """Write a sequence's memory and these tokens to a file; returns its size in bytes."""
-        array = (c.llama_token * max(1, len(tokens)))(*tokens)
-        n = int(c.llama_state_seq_save_file(self.handle, path.encode(), seq, array, len(tokens)))
-        if not n:
-            raise DecodeError(f"libllama could not save a sequence to {path}")
-        return n
+        size = int(c.llama_state_seq_get_size(self.handle, seq))
+        state = np.zeros(size, np.uint8)
+        if not size or int(c.llama_state_seq_get_data(self.handle, address(state), size, seq)) != size:
+            raise DecodeError(f"libllama could not give the memory of sequence {seq}")
+        return saved.write(path, self.owner, tokens, state)
 
-    def load(self, seq: int, path: str) -> tuple[list[int], int]:
-        """Read a sequence's memory back; returns the tokens saved with it and the bytes read."""
-        array = (c.llama_token * (self.n_ctx + 1))()
-        count = ctypes.c_size_t()
+    def read(self, path: str) -> Saved:
+        """What was saved in a file, if all of it is as it was and belongs here. Changes nothing."""
+        return saved.read(path, self.owner)
+
+    def fill(self, seq: int, found: Saved) -> None:
+        """Put what was saved into a sequence, in place of what it holds."""
         self.remove(seq, 0)
-        n = int(
-            c.llama_state_seq_load_file(self.handle, path.encode(), seq, array, self.n_ctx + 1, ctypes.byref(count))
-        )
-        if not n:
+        size = found.state.size
+        if int(c.llama_state_seq_set_data(self.handle, address(found.state), size, seq)) != size:
             self.remove(seq, 0)
-            raise RequestError(f"{Path(path).name} does not hold a sequence of this model that fits here")
-        return list(array[: count.value]), n
+            raise RequestError(f"libllama could not take {len(found.tokens)} saved tokens: {log.reason()}")
 
     @property
     def can_shift(self) -> bool:
@@ -228,3 +236,8 @@ class Context:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def address(data: Bytes) -> Any:
+    """For libllama, while the array lives."""
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -131,6 +131,13 @@ def untile() -> None:
         os.environ.setdefault(TILED, "0")
 
 
+def give_memory_back() -> None:
+    """What was freed goes back to the system, where the C library can do that: else it counts as ours for ever."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+
+
 def versions() -> str:
     """For bug reports: the package and the library inside it."""
     return f"llama-cpp-python {llama_cpp.__version__}, libllama {c.llama_version().decode()}"

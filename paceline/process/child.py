@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from paceline.engine.request import Event, Request, failed
+from paceline.engine.request import Event, Request, Started, failed
+from paceline.engine.worker import WORKER
 from paceline.process.local import LocalEngine
 from paceline.process.messages import (
     Call,
@@ -34,6 +35,7 @@ from paceline.process.messages import (
     ToChild,
     child_line,
 )
+from paceline.process.watch import Watch, on_death, patience
 from paceline.text.vocabulary import table_of
 
 N_ANSWERING = 4
@@ -41,7 +43,8 @@ QUESTIONS = ("tokenize", "embed", "status", "save_slot", "restore_slot", "erase_
 
 
 class Outbox:
-    """Events of a step, sent together when it is over."""
+    """Events of a step, sent together when it is over; but a start at once, for the step may be the end of us, and the
+    front has to know who was at work."""
 
     def __init__(self, line: Line[ToChild]) -> None:
         self._line = line
@@ -51,6 +54,8 @@ class Outbox:
     def add(self, id: int, event: Event) -> None:
         with self._lock:
             self._events.append((id, event))
+        if isinstance(event, Started):
+            self.flush()
 
     def flush(self) -> None:
         with self._lock:
@@ -82,8 +87,11 @@ class Child:
         self._outbox = Outbox(line)
         self._compiling = ThreadPoolExecutor(1, "paceline-grammars")
         self._answering = ThreadPoolExecutor(N_ANSWERING, "paceline-questions")
+        WORKER.on_death = on_death
         flush, again = self._outbox.flush, opening.again
         self.engine = LocalEngine(opening.settings, self._progress, after_step=flush, hurried=again)
+        parts = self.engine.parts
+        Watch(patience(parts.model.n_params, parts.context.n_batch)).start()
         vocabulary = None if again else table_of(self.engine.vocabulary)
         line.send(Ready(self.engine.info, vocabulary))
 

@@ -1,4 +1,4 @@
-"""Grammars that requests bring, compiled once and kept for a while. Knows kinds of grammars; nothing of requests."""
+"""Grammars that requests bring, compiled once and kept while they cost little memory. Knows nothing of requests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from functools import cached_property
 
 from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
+from paceline.llama.lib import give_memory_back
 from paceline.llama.model import Vocab
 from paceline.text.grammar import CompiledGrammar, GrammarCompiler, Matcher
 
 N_KEPT = 64
+N_BYTES = 2**28
 
 
 class GrammarCache:
@@ -25,12 +27,25 @@ class GrammarCache:
     def matcher(self, wanted: Grammar) -> Matcher:
         """A new text's matcher, at its start."""
         with self._lock:
-            if wanted not in self._kept:
-                self._kept[wanted] = self._compile(wanted)
-                while len(self._kept) > N_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(wanted)
-            return self._kept[wanted].matcher()
+            if wanted in self._kept:
+                self._kept.move_to_end(wanted)
+            self._drop()
+            grammar = self._kept.get(wanted) or self._compile(wanted)
+            self._kept[wanted] = grammar
+            return grammar.matcher()
+
+    def _drop(self) -> None:
+        """The least used, until another fits. They grow with use, so even the last one may have to go."""
+        n_before = len(self._kept)
+        while self._kept and (len(self._kept) > N_KEPT or self.n_bytes > N_BYTES):
+            self._kept.popitem(last=False)
+        if len(self._kept) < n_before:
+            give_memory_back()
+
+    @property
+    def n_bytes(self) -> int:
+        """What the grammars that are kept cost."""
+        return sum(grammar.growth.n_bytes for grammar in self._kept.values())
 
     def _compile(self, wanted: Grammar) -> CompiledGrammar:
         compiler = self._compiler

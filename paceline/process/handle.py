@@ -22,6 +22,7 @@ from paceline.process.base import OnProgress
 from paceline.process.messages import Close, Loading, Logged, Open, Ready, Refused, ToChild, ToFront, front_line
 
 N_LINES = 12
+QUIET = {"GGML_NO_BACKTRACE": "1"}  # ggml would call a debugger, whose pages hide what was wrong
 LOGGERS = ("paceline", "paceline.llama")
 log = logging.getLogger("paceline")
 
@@ -35,7 +36,7 @@ class Handle:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "paceline.process.child", str(theirs.fileno())],
-                env=os.environ | {"PYTHONPATH": search_path()},
+                env=QUIET | os.environ | {"PYTHONPATH": search_path()},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -69,7 +70,8 @@ class Handle:
                     return message
                 case Refused(kind, text):
                     raise named(kind, text)
-        raise EngineDied(f"the engine's process ended while it was opening the model: {self.end()}")
+        files = " and ".join(model.path for model in (settings.model, settings.draft) if model)
+        raise EngineDied(f"the engine's process ended while it was opening {files} (a damaged file?): {self.end()}")
 
     def send(self, message: ToChild) -> None:
         self._outgoing.put(message)

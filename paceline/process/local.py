@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from paceline.engine.loop import EngineLoop
 from paceline.engine.request import Event, Failed, Finished, Request
 from paceline.engine.slot import Slot
 from paceline.engine.warmup import IdleMeasuring, Measurement
+from paceline.errors import ContextFull, PacelineError
 from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
@@ -23,6 +26,8 @@ from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus,
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
 from paceline.text.stops import stop_check
+
+log = logging.getLogger("paceline")
 
 
 class LocalEngine:
@@ -79,7 +84,8 @@ class LocalEngine:
 
     @property
     def health(self) -> Health:
-        return Health()
+        failure = self.loop.failure
+        return Health(ready=False, reason=str(failure)) if failure else Health()
 
     def submit(self, request: Request, on_event: OnEvent) -> None:
         """Compiles its grammar, which may take a while, and raises what is wrong with it."""
@@ -146,28 +152,43 @@ class LocalEngine:
     # -- slots, between requests
 
     def save_slot(self, slot: int, path: str) -> tuple[int, int]:
-        """What drafters have computed goes beside the target's memory."""
+        """What drafters have computed goes beside the target's memory, if it can."""
 
         def save() -> tuple[int, int]:
             tokens = self.core.memory.idle_tokens(slot)
             n_bytes = self.parts.context.save(slot, tokens, path)
             for drafter in self.parts.drafters:
-                drafter.save(slot, f"{path}.{drafter.name}")
+                with told("what %s computed is not saved: %s", drafter.name):
+                    drafter.save(slot, f"{path}.{drafter.name}")
             return len(tokens), n_bytes
 
         return self.loop.call(save)
 
     def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
+        """A file that is damaged or not ours changes nothing; a drafter whose file is starts afresh."""
+
         def restore() -> tuple[int, int]:
-            self.core.memory.forget(slot)
-            tokens, n_bytes = self.parts.context.load(slot, path)
-            self.core.memory.remember(slot, tokens)
+            self.core.memory.idle_tokens(slot)
+            found = self.parts.context.read(path)
+            self._make_room(slot, len(found.tokens))
+            self.parts.context.fill(slot, found)
+            self.core.memory.remember(slot, found.tokens)
             for drafter in self.parts.drafters:
                 if Path(f"{path}.{drafter.name}").exists():
-                    drafter.load(slot, f"{path}.{drafter.name}")
-            return len(tokens), n_bytes
+                    with told("what %s computed is not restored: %s", drafter.name):
+                        drafter.load(slot, f"{path}.{drafter.name}")
+            return len(found.tokens), found.n_bytes
 
         return self.loop.call(restore)
+
+    def _make_room(self, slot: int, n: int) -> None:
+        """Empty the slot, and others that are idle, where that is enough for so many tokens; else touch nothing."""
+        core, context = self.core, self.parts.context
+        n_busy = sum(slot.n_computed for slot in core.slots if slot.busy) if context.kv_unified else 0
+        if n > min(core.n_room, context.n_ctx - n_busy):
+            raise ContextFull(f"{n} tokens were saved; a slot has room for {core.n_room}, and {n_busy} are in use")
+        core.memory.forget(slot)
+        core.memory.make_room(n)
 
     def erase_slot(self, slot: int) -> int:
         return self.loop.call(lambda: self.core.memory.forget(slot))
@@ -185,3 +206,12 @@ class LocalEngine:
 def slot_status(slot: Slot) -> SlotStatus:
     request = slot.request.id if slot.busy else None
     return SlotStatus(slot.seq, request, len(slot.tokens), slot.n_generated if slot.busy else 0)
+
+
+@contextmanager
+def told(message: str, name: str) -> Iterator[None]:
+    """A drafter's trouble goes to the log and touches nobody."""
+    try:
+        yield
+    except PacelineError as error:
+        log.warning(message, name, error)

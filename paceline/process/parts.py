@@ -27,6 +27,7 @@ from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
 from paceline.process.base import OnProgress
+from paceline.process.gguf_check import check_gguf
 from paceline.process.opening import Finding, open_exactly
 from paceline.process.probe import POOR, probe, question
 from paceline.text.chat import ChatTemplate
@@ -71,6 +72,7 @@ class Parts:
     def _open(self, on_progress: OnProgress | None, own: Sequence[Drafter]) -> None:
         params = self.settings.engine
         types = canonical(params.spec_types)
+        check_gguf(self.settings.model.path)
         self.exactness = self._open_target(on_progress)
         self.draft = self._open_draft() if registry.need_draft(types) else None
         if types and not self.model.can_roll_back:
@@ -103,6 +105,7 @@ class Parts:
         if settings.draft is None:
             raise ConfigError("draft-simple needs a draft model: give one with -md")
         params = settings.engine.drafters.draft_model
+        check_gguf(settings.draft.path)
         model = self._model(settings.draft)
         check_vocab(self.model.vocab, model.vocab)
         window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)

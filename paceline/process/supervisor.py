@@ -312,6 +312,8 @@ class ChildEngine:
     def _take_over(self, handle: Handle) -> Handle:
         with self._lock:
             self._handle, self._failing = handle, ""
+            if self._closing.is_set():  # since before it was there to be killed
+                handle.kill()
             self._send_waiting()
         return handle
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import ConfigError, RequestError
 from paceline.text.gbnf import gbnf_to_lark
+from paceline.text.growth import Growth
 
 MAX_SOURCE = 2**18
 Tokenize = Callable[[bytes], Sequence[int]]
@@ -93,11 +94,12 @@ class GrammarCompiler:
             raise
         except ValueError as error:
             raise ConfigError(f"the grammar cannot be compiled: {_one_line(str(error))}") from error
-        limits = LLParserLimits(verbose_errors=False)
-        first = _on_deep_stack(
-            lambda: LLMatcher(tokenizer, translated, log_level=0, limits=limits), 2**26 + 2**9 * len(translated)
-        )
-        grammar = CompiledGrammar(source, self._vocab, first)
+        limits, growth = LLParserLimits(verbose_errors=False), Growth()
+        with growth.watched():
+            first = _on_deep_stack(
+                lambda: LLMatcher(tokenizer, translated, log_level=0, limits=limits), 2**26 + 2**9 * len(translated)
+            )
+        grammar = CompiledGrammar(source, self._vocab, first, growth)
         try:
             grammar.matcher().mask()
         except RequestError as error:
@@ -112,17 +114,19 @@ class CompiledGrammar:
     source: str
     _vocab: _Vocab = field(repr=False)
     _first: LLMatcher = field(repr=False)
+    growth: Growth
 
     def matcher(self) -> Matcher:
-        """A new text's matcher, at its start."""
-        return Matcher(self._vocab, self._first.deep_copy())
+        """A new text's matcher, at its start. What it learns of the grammar all others know too."""
+        return Matcher(self._vocab, self._first.deep_copy(), self.growth)
 
 
 class Matcher:
     """Follows one text through a grammar, token by token. For one thread at a time."""
 
-    def __init__(self, vocab: _Vocab, inner: LLMatcher) -> None:
+    def __init__(self, vocab: _Vocab, inner: LLMatcher, growth: Growth) -> None:
         self._vocab = vocab
+        self._growth = growth
         self._inner = inner
         self._n_consumed = 0
         self._ended = False
@@ -146,7 +150,8 @@ class Matcher:
             mask = np.zeros(len(self._vocab.tokens), np.bool_)
             mask[forced[0]] = True
             return mask
-        bits = np.frombuffer(self._inner.compute_bitmask(), np.uint8)
+        with self._growth.watched():
+            bits = np.frombuffer(self._inner.compute_bitmask(), np.uint8)
         self._check()
         if not bits.any():
             raise RequestError("the grammar leaves no token to go on with")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
 
 import pytest
 
 from paceline.engine.worker import Worker
+from paceline.errors import EngineFailed
 
 
 def until(condition: object, seconds: float = 10.0) -> bool:
@@ -69,3 +71,26 @@ def test_a_call_s_error_is_the_caller_s_and_calls_may_call() -> None:
     with pytest.raises(ZeroDivisionError):
         worker.call(lambda: 1 // 0)
     assert worker.call(lambda: worker.call(lambda: 4)) == 4
+
+
+def test_nobody_waits_for_a_thread_that_ended() -> None:
+    worker, heard = Worker(), list[BaseException]()
+    entered, go = threading.Event(), threading.Event()
+
+    def turn() -> bool:
+        entered.set()
+        go.wait(10)
+        raise ZeroDivisionError("a bug")
+
+    worker.join(turn, heard.append)
+    worker.wake()
+    entered.wait(10)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(worker.call, lambda: 1)
+        assert until(lambda: len(worker._calls) == 1)
+        go.set()
+        with pytest.raises(EngineFailed, match="ZeroDivisionError: a bug"):
+            asked.result(10)
+    assert [str(error) for error in heard] == ["the computing thread ended: ZeroDivisionError: a bug"]
+    assert worker.call(lambda: 2) == 2
+    assert worker.alive

@@ -114,7 +114,9 @@ def deadly(target: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iter
         yield engine
 
 
-@pytest.mark.parametrize(("poison", "n_deaths"), [([7, 7, 7], 3), ([9, 9, 9], 4)], ids=["stuck", "creeping"])
+@pytest.mark.parametrize(
+    ("poison", "n_deaths"), [([7, 7, 7], 3), ([9, 9, 9], 4), ([5, 5, 5], 3)], ids=["stuck", "creeping", "at once"]
+)
 def test_who_ends_the_engine_again_and_again_is_given_up_and_takes_nobody_along(
     target: str, monkeypatch: pytest.MonkeyPatch, poison: list[int], n_deaths: int
 ) -> None:
@@ -130,6 +132,22 @@ def test_who_ends_the_engine_again_and_again_is_given_up_and_takes_nobody_along(
         with pytest.raises(EngineDied, match="3 times"):
             engine.tokenize("deadly")
         assert engine.generate("innocent", max_tokens=150, temperature=0, ignore_eos=True).text() == expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "why"), [([8, 8, 8], "the computing thread ended: SystemExit"), ([6, 6, 6], "nothing was computed")]
+)
+def test_a_computing_thread_that_ends_or_hangs_is_replaced(
+    target: str, monkeypatch: pytest.MonkeyPatch, prompt: list[int], why: str
+) -> None:
+    asked: dict[str, Any] = {"max_tokens": 40, "temperature": 0, "ignore_eos": True}
+    with Engine(target, n_ctx=2048, n_threads=1) as here:
+        expected = [here.generate(prompt, **asked).text(), here.generate("innocent", **asked).text()]
+    with deadly(target, monkeypatch) as engine:
+        running = [engine.generate(prompt, **asked), engine.generate("innocent", **asked)]
+        assert [generation.text() for generation in running] == expected
+        assert engine.health.n_restarts == 1
+        assert why in engine.health.reason
 
 
 def test_an_engine_that_cannot_be_started_again_says_so_and_comes_back(
