@@ -268,7 +268,6 @@ class ChildEngine:
     def _blame(self, reason: str, weight: float) -> None:
         """Whoever was at work may be the cause. One that was so too often is given up; the others are not."""
         with self._lock:
-            self._n_restarts += 1
             self._reason = reason
             log.error("the engine's process ended (%s); starting another", reason)
             for pending in list(self._pending.values()):
@@ -294,6 +293,7 @@ class ChildEngine:
         """Another child, however long it takes; None when nobody wants one any more."""
         n_deaths = n_refusals = 0
         while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
+            self._n_restarts += 1
             try:
                 self._starting = handle = Handle()
                 handle.open(self._settings, None, again=True)

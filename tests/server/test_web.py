@@ -28,7 +28,7 @@ def test_streams_tints_and_measures(page: Page) -> None:
 def test_statistics_of_the_server(page: Page) -> None:
     page.ask("Write these words ten times: the quick brown fox jumps over the lazy dog.")
     page.wait(lambda: page.shows("#drafters .positions"), "acceptance by position is shown")
-    assert page.shows("#slots li")
+    page.wait(lambda: page.shows("#slots li"), "the slots are shown")
     assert page.text("#model")
     assert re.search(r"[\d,]+ of [\d,]+ tokens accepted", page.text("#drafters"))
     assert page.find(".positions").get_attribute("aria-label")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -38,7 +39,10 @@ class Page:
         return str(self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
     def shows(self, selector: str) -> bool:
-        return any(element.is_displayed() for element in self.all(selector))
+        try:
+            return any(element.is_displayed() for element in self.all(selector))
+        except StaleElementReferenceException:  # replaced while we looked
+            return False
 
     def wait(self, condition: Callable[[], object], why: str) -> None:
         WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05).until(lambda _: condition(), why)
