@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 from paceline import Engine
 from paceline.bench.suite import SUITE, SuitePrompt, load
@@ -63,3 +67,12 @@ def inside(engine: Engine) -> LocalEngine:
     """What a benchmark watches that no user needs to see."""
     assert isinstance(engine.backend, LocalEngine)
     return engine.backend
+
+
+def show(result: Mapping[str, object], goals: Mapping[str, str]) -> None:
+    """A table of what was measured beside what was wanted, then one line of JSON."""
+    table = Table("what", "measured", "goal")
+    for name, value in result.items():
+        table.add_row(name, str(value), goals.get(name, ""))
+    Console().print(table)
+    print(json.dumps(result))

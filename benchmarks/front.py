@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import time
 from collections.abc import Callable
@@ -21,10 +20,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.common import prompts
+from benchmarks.common import prompts, show
 from benchmarks.load import messages, whole
 from benchmarks.server import Server, serving
 from paceline import Engine
@@ -131,11 +127,7 @@ def main() -> None:
     model, _ = demo_copy(args.kind)
     busy = os.getloadavg()[0]
     result = {"load_average_before": round(busy, 2), **measure(model, args)}
-    table = Table("what", "measured", "goal")
-    for name, value in result.items():
-        table.add_row(name, str(value), GOALS.get(name, ""))
-    Console().print(table)
-    print(json.dumps(result))
+    show(result, GOALS)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,7 @@ from statistics import mean, median, quantiles
 from time import perf_counter
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.common import guarded
+from benchmarks.common import guarded, show
 from benchmarks.server import Server, serving
 from paceline.models import demo_copy
 
@@ -214,11 +211,7 @@ def main() -> None:
     model, _ = demo_copy(args.kind)
     with serving(model, args.slots, N_CTX) as server:
         result = asyncio.run(measure(server, args))
-    table = Table("what", "measured", "goal")
-    for name, value in result.items():
-        table.add_row(name, str(value), GOALS.get(name, ""))
-    Console().print(table)
-    print(json.dumps(result))
+    show(result, GOALS)
 
 
 if __name__ == "__main__":

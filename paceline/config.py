@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,11 @@ def check(condition: bool, message: str) -> None:
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Refuses NaN too: every comparison with it is false."""
     check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+def resolve_seed(seed: int) -> int:
+    """-1 asks for a seed of the machine's choosing."""
+    return secrets.randbits(63) if seed < 0 else seed
 
 
 def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:

@@ -8,7 +8,6 @@ with Engine("model.gguf") as engine:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from paceline.config import (
     SamplingParams,
     Settings,
     SpeculativeParams,
+    resolve_seed,
 )
 from paceline.drafters.names import canonical
 from paceline.engine.request import Event, Failed, Finished, Grammar, Request, Tokens
@@ -201,7 +201,7 @@ class Engine:
         request = Request(
             id=next(IDS),
             prompt=(Tokens(self._tokens(prompt)),),
-            sampling=replace(sampling, seed=resolved(sampling.seed)),
+            sampling=replace(sampling, seed=resolve_seed(sampling.seed)),
             speculative=self._speculative(speculative),
             max_tokens=max_tokens,
             stop=checked_stops(stop),
@@ -336,8 +336,3 @@ def utf8(text: str | bytes) -> bytes:
         return text.encode() if isinstance(text, str) else text
     except UnicodeError as error:
         raise PromptError(f"the prompt is not valid UTF-8: {error}") from error
-
-
-def resolved(seed: int) -> int:
-    """-1 asks for a seed of the machine's choosing."""
-    return secrets.randbits(63) if seed < 0 else seed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import secrets
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paceline.config import SamplingParams
+from paceline.config import SamplingParams, resolve_seed
 from paceline.errors import NoNumbers, RequestError
 from paceline.llama.candidates import Cut, Ids, drops_tokens
 from paceline.llama.gumbel import gumbel
@@ -36,11 +35,6 @@ def largest_of(row: Floats) -> int:
     if not math.isfinite(row[token]):
         raise NoNumbers(BROKEN)
     return token
-
-
-def resolve_seed(seed: int) -> int:
-    """-1 asks for a seed of the machine's choosing."""
-    return secrets.randbits(63) if seed < 0 else seed
 
 
 class Sampler:
