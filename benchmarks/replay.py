@@ -16,7 +16,7 @@ import argparse
 import json
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -36,6 +36,7 @@ from paceline.engine.drafting import noise_of
 from paceline.errors import ConfigError
 from paceline.models import demo_copy
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
+from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
@@ -54,7 +55,7 @@ class Machine:
     """Milliseconds: a step by tokens, what a change of size adds to it and to the next, context, Python, drafting."""
 
     steps: dict[int, float]
-    change: tuple[float, float] = (0.0, 0.0)
+    change: Mapping[int, tuple[float, float]] = field(default_factory=lambda: {1: (0.0, 0.0)})
     attention: float = 0.0055  # for each token of a batch and each of its context
     python: float = 0.46
     looking_up: float = 0.2  # with the policy's own time
@@ -64,6 +65,10 @@ class Machine:
     noise: float = 0.08
     odd: float = 0.05  # the share of steps that take half as long again
     off: float = 0.05  # error of the warm-up
+
+    @property
+    def changes(self) -> ChangeCosts:
+        return ChangeCosts({n: [MS * ms for ms in both] for n, both in self.change.items()})
 
 
 GPU: dict[str, float] = {"attention": 0, "python": 0.1, "looking_up": 0.12, "question": 0.25, "reading": 0.01}
@@ -86,13 +91,19 @@ MACHINES = {
         steps={1: 10.2, 2: 16, 3: 24.4, 4: 24.4, 5: 33, 6: 33, 7: 41, 8: 45, 10: 52, 12: 61, 16: 76, 32: 150}
     ),
     "H200-F16": Machine(
-        steps={1: 1.06, 2: 1.65, 4: 1.77, 8: 1.83, 16: 2.0, 32: 2.69, 64: 3.01}, change=(2.6, 2.5), token=0.26, **GPU
+        steps={1: 1.06, 2: 1.65, 4: 1.77, 8: 1.83, 16: 2.0, 32: 2.69, 64: 3.01},
+        token=0.26,
+        **GPU,
+        change={1: (2.2, 2.9), 8: (1.8, 3.6), 16: (2.1, 3.7), 32: (5.8, 9.0), 64: (5.4, 8.3)},
     ),
     "H200-Q8_0": Machine(
-        steps={1: 1.16, 2: 1.37, 4: 1.63, 8: 1.86, 16: 3.43, 32: 4.2, 64: 5.1}, change=(2.9, 3.0), token=0.26, **GPU
+        steps={1: 1.16, 2: 1.37, 4: 1.63, 8: 1.86, 16: 3.43, 32: 4.2, 64: 5.1},
+        change={1: (2.9, 3.0)},
+        token=0.26,
+        **GPU,
     ),
     "H200-7B": Machine(
-        steps={1: 4.8, 2: 6.8, 4: 6.9, 8: 7.3, 16: 7.98, 32: 7.99, 64: 8.64}, change=(1.5, 2.5), token=0.3, **GPU
+        steps={1: 4.8, 2: 6.8, 4: 6.9, 8: 7.3, 16: 7.98, 32: 7.99, 64: 8.64}, change={1: (1.5, 2.5)}, token=0.3, **GPU
     ),
 }
 
@@ -245,7 +256,7 @@ class Simulation:
         self.policy = policy
         self.pool = SimPool(machine, random, names)
         self.random = random
-        self.true = CostCurve({n: MS * ms for n, ms in machine.steps.items()}, 0.0, [MS * c for c in machine.change])
+        self.true = CostCurve({n: MS * ms for n, ms in machine.steps.items()}, 0.0, machine.changes)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.tokens: defaultdict[str, int] = defaultdict(int)
 
@@ -307,7 +318,7 @@ def auto(machine: Machine, random: Random) -> AutoPolicy:
     """The policy with a warm-up that was a little off."""
     true = CostCurve({n: MS * ms for n, ms in machine.steps.items()})
     measured = {n: true.predict(n) * math.exp(random.gauss(0, machine.off)) + MS * machine.python for n in MEASURED}
-    return AutoPolicy(Planner(CostCurve(measured, None, [MS * c for c in machine.change])))
+    return AutoPolicy(Planner(CostCurve(measured, None, machine.changes)))
 
 
 class Constant(FixedPolicy):

@@ -14,10 +14,12 @@ from typing import Protocol
 
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
-from paceline.planner.costs import WARM, CostCurve
+from paceline.planner.change import WARM, ChangeCosts
+from paceline.planner.costs import CostCurve
 
 TOKEN = 1
 SIZES = (1, 2, 4, 8, 16, 32)
+LARGER = (64, 128, 256)  # where a change of size costs time, as on a GPU: their kernels are loaded when first met
 N_IDLE = 3  # rounds of a measurement between requests
 Place = Callable[[], tuple[int, int]]  # a sequence to measure after, and how long it is
 Runs = list[float]  # seconds of one size, several times in a row
@@ -52,6 +54,9 @@ def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
             continue
         break
     measurement.conclude()
+    if curve.price:
+        for _ in measurement.pieces(lambda: (0, 0)):
+            pass
 
 
 class Measurement:
@@ -60,10 +65,14 @@ class Measurement:
     def __init__(self, context: Computes, curve: CostCurve) -> None:
         self.timer = Timer(context)
         self.curve = curve
-        self.sizes = [n for n in SIZES if n <= min(context.n_batch, context.n_ctx_seq - 1)]
         self.rounds: list[dict[int, Runs]] = []
+        self._n_most = min(context.n_batch, context.n_ctx_seq - 1)
         self._n_ctx_seq = context.n_ctx_seq
         self._round: dict[int, Runs] = {}
+
+    @property
+    def sizes(self) -> list[int]:
+        return [n for n in (*SIZES, *(LARGER if self.curve.price else ())) if n <= self._n_most]
 
     def take(self, n: int, seq: int = 0, position: int = 0) -> None:
         """Without what looking back on the text before it costs."""
@@ -82,7 +91,7 @@ class Measurement:
         self.end_round()
         if self.rounds:
             change = changes(self.rounds)
-            found, spread = typical(self.rounds, skip=WARM if sum(change) > 0 else 0)
+            found, spread = typical(self.rounds, skip=WARM if change.whole(1) > 0 else 0)
             self.curve.learn(found, change, spread)
         self.rounds = []
 
@@ -122,15 +131,23 @@ class IdleMeasuring:
         return bool(wanted)
 
 
-def changes(rounds: Sequence[dict[int, Runs]]) -> list[float]:
+def changes(rounds: Sequence[dict[int, Runs]]) -> ChangeCosts:
     """What the first and the second step of a size take longer than the third: the lower quartile, since meeting a size
     for the first time costs more than ever again. Nothing where it is mere noise."""
-    runs = [found for each in rounds for found in each.values()]
-    plain = min(found[WARM] for found in runs)
-    extra = [[found[age] - found[WARM] for found in runs] for age in range(WARM)]
-    if sum(sum(e > 0.1 * plain for e in column) > 0.8 * len(column) for column in extra) == 0:
-        return [0.0] * WARM
-    return [max(0.0, quantiles(column)[0]) if len(column) > 1 else max(0.0, *column) for column in extra]
+    plain = min(found[WARM] for each in rounds for found in each.values())
+    extra: dict[int, list[list[float]]] = {}
+    for each in rounds:
+        for n, found in each.items():
+            extra.setdefault(n, []).append([found[age] - found[WARM] for age in range(WARM)])
+    columns = list(zip(*chain.from_iterable(extra.values()), strict=True))
+    if all(sum(e > 0.1 * plain for e in column) <= 0.8 * len(column) for column in columns):
+        return ChangeCosts()
+    return ChangeCosts({n: [lower(column) for column in zip(*found, strict=True)] for n, found in extra.items()})
+
+
+def lower(found: Sequence[float]) -> float:
+    """The lower quartile, of few the least; never under nothing."""
+    return max(0.0, quantiles(found)[0] if len(found) > WARM else min(found))
 
 
 def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, float], float]:

@@ -2,11 +2,10 @@
 
     seconds = speed * (shape[n tokens] + attention * n * context) + change, when n differs from the step before
 
-libllama rebuilds its graph when the number of tokens changes, and a captured CUDA graph is lost for one more step: on a
-GPU both take longer than a plain step, on a CPU next to nothing. The shape is measured at a few sizes and refined by
-every step. Speed follows the machine's drift within a few steps, and attention is learned as contexts grow: both by a
-Kalman filter, since a step shows only their sum. What all sizes have in common goes into these two alone; otherwise
-sizes that are never tried would seem cheaper and cheaper, or dearer.
+What a change costs is in change.py. The shape is measured at a few sizes and refined by every step. Speed follows the
+machine's drift within a few steps, and attention is learned as contexts grow: both by a Kalman filter, since a step
+shows only their sum. What all sizes have in common goes into these two alone; otherwise sizes that are never tried
+would seem cheaper and cheaper, or dearer.
 
 Nothing impossible is believed: n tokens cost at least what fewer do, and at most n plain steps.
 """
@@ -24,16 +23,15 @@ from statistics import median, median_low
 from typing import Any
 
 from paceline.files import write_whole
+from paceline.planner.change import WARM, ChangeCosts
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 SHAPE_RATE = 0.02
-CHANGE_RATE = 0.1
 TRUST = 5  # what was measured at first counts like so many steps
 STRAY = 0.15  # single steps may bend the shape this far (in logs) from what was measured
 SURPRISE = 0.3  # a step is believed to be at most this much slower or quicker than predicted
 PER_TOKEN = 0.3  # of a first token's cost, before anything is known: between a GPU's and a slow CPU's
 REBUILD_EVERY = 16
-WARM = 2  # steps of one size after which no change is felt
 SLIGHT = 0.1  # of a plain step: changing that costs less is not planned for
 CALM = 0.15  # relative spread of measurements above which they are repeated
 
@@ -72,20 +70,19 @@ class Drift:
 class CostCurve:
     """Monotone, robust, forgetful. `observe` what happened, `predict` what would.
 
-    `change` is what the first and the second step of another size take longer. `spread` tells how far measurements of
-    one size were apart; not measured here, it is infinite.
+    `spread` tells how far measurements of one size were apart; not measured here, it is infinite.
     """
 
     def __init__(
         self,
         seconds: Mapping[int, float] | None = None,
         attention: float | None = None,
-        change: Sequence[float] = (0.0, 0.0),
+        change: ChangeCosts | None = None,
     ) -> None:
         self._logs: dict[int, float] = {n: math.log(s) for n, s in (seconds or {}).items() if s > 0}
         self._measured = dict(self._logs)
         self.drift = Drift(attention)
-        self.change = [*change, 0.0]
+        self.change = change or ChangeCosts()
         self.spread = math.inf
         self.last = 0
         self._age = 0
@@ -105,8 +102,8 @@ class CostCurve:
 
     @property
     def price(self) -> float:
-        """What changing the size costs in all, where it is worth planning for; else 0."""
-        total = self.change[0] + self.change[1]
+        """What changing back to plain steps costs in all, where it is worth planning for; else 0."""
+        total = self.change.whole(1)
         return total if total > SLIGHT * self._table[1] else 0.0
 
     def predict(self, n: int, n_context: float = 0.0) -> float:
@@ -119,7 +116,7 @@ class CostCurve:
 
     def changing(self, n: int) -> float:
         """What a batch of n tokens takes longer because of the step before."""
-        return self.change[self._age_of(n)]
+        return self.change.at(n, self._age_of(n))
 
     def _age_of(self, n: int) -> int:
         """For how many steps, up to WARM, batches have had this size."""
@@ -148,8 +145,7 @@ class CostCurve:
             return predicted
         off = math.log(seconds / predicted)
         if age < WARM and self.price:
-            felt = min(3 * extra, max(0.0, seconds - predicted + extra))
-            self.change[age] += CHANGE_RATE * (felt - extra)
+            self.change.learn(n, age, seconds - predicted + extra)
         if age == WARM or not self.price:  # where changing costs something, only steps after it tell the shape
             self._learn_step(n, seconds - extra, n_context, off)
         return predicted
@@ -176,9 +172,7 @@ class CostCurve:
         bent = self._logs[size] + off * max(SHAPE_RATE, 1 / (TRUST + self._n_seen[size]))
         self._logs[size] = max(near - STRAY, min(near + STRAY, bent))
 
-    def learn(
-        self, measured: Mapping[int, float], change: Sequence[float] | None = None, spread: float = math.inf
-    ) -> None:
+    def learn(self, measured: Mapping[int, float], change: ChangeCosts | None = None, spread: float = math.inf) -> None:
         """Measurements on an empty context set the scale. They take the place of a shape that was no surer, and meet
         one that was sure too halfway; a calm shape is kept where they are not."""
         logs = {n: math.log(seconds) for n, seconds in measured.items() if seconds > 0}
@@ -189,7 +183,7 @@ class CostCurve:
             share = 0.0 if not new else 0.5 if self.is_calm else 1.0
             logs = old | {n: share * log + (1 - share) * old.get(n, log) for n, log in logs.items()}
         if change is not None and (spread < CALM or not self.is_calm):
-            self.change = [*change, 0.0]
+            self.change = change
         self.spread = min(self.spread, spread)
         self._logs, self._measured = dict(logs), dict(logs)
         self.drift.speed = 1.0
@@ -229,7 +223,8 @@ class CostCurve:
             seconds = {int(n): float(s) for n, s in data["seconds"].items()}
             if data["about"] != about or not is_possible(seconds):
                 return cls()
-            curve = cls(seconds, min(10.0, max(0.0, float(data["attention"]))), [float(s) for s in data["change"]][:2])
+            change = ChangeCosts({int(n): [float(s) for s in found] for n, found in data["change"].items()})
+            curve = cls(seconds, min(10.0, max(0.0, float(data["attention"]))), change)
             curve.spread = float(data["spread"])
             return curve
         except (OSError, ValueError, AttributeError, TypeError, KeyError):
@@ -243,7 +238,7 @@ class CostCurve:
             "about": dict(about),
             "seconds": self.sizes,
             "attention": self.drift.attention,
-            "change": self.change[:WARM],
+            "change": self.change.by_size,
             "spread": self.spread,
         }
         with suppress(OSError):

@@ -58,7 +58,7 @@ class Planner:
         self.plain_seconds = n_slots * self.seconds(self.least) if self.least else self.seconds(n_slots)
         self.least_rate = (1 + MARGIN * min(n_slots, CROWD)) * n_slots / max(1e-9, self.plain_seconds)
         self.rate = max(1.0, self.gain) * self.least_rate
-        self._price = 0.0 if self.least else self.target.price
+        self._price = self.target.change.whole(n_slots) if self.target.price and not self.least else 0.0
         self._nothing = self._step(n_slots)
         self._extra = [0.0]
         self._share = [0.0]
@@ -94,8 +94,8 @@ class Planner:
         known = self._advantages.get(self.n_slots)
         if known is None:
             known = self._advantages[self.n_slots] = self._without_drafts()
-        here = known.get(size, 0.0)
-        return min(self._price, HORIZON * (max(known.values()) - here) / self.rate)
+        best = max(known, key=known.__getitem__)
+        return min(self.target.change.whole(best), HORIZON * (known[best] - known.get(size, 0.0)) / self.rate)
 
     def _without_drafts(self) -> dict[int, float]:
         """What each size gains over plain steps when it is filled with padding: at first nothing else is expected."""
@@ -103,7 +103,10 @@ class Planner:
         return {size: self.rate * (self.plain_seconds - self.seconds(size)) for size in sizes}
 
     def learn_sizes(self, p_accept: Sequence[Sequence[float]], drafting: float) -> None:
-        """These drafts could be checked in this step: how would each size have done, had it been the last one's?"""
+        """These drafts could be checked in this step: how would each size have done, had it been the last one's?
+
+        At most what going there and back costs: what gains more is worth the change from plain steps too.
+        """
         if not self._price:
             return
         reached = sorted((c for row in p_accept for c in cumulated(row)), reverse=True)
@@ -112,6 +115,7 @@ class Planner:
         for size, gained in self._without_drafts().items():
             if size > self.n_slots:
                 gained += sums[min(size - self.n_slots, len(reached))] - self.rate * drafting
+                gained = min(gained, self.rate * (self.target.change.at(size, 0) + self._price))
             known[size] += (gained - known[size]) / min(HORIZON, EXPECTED + n)
 
     # -- what drafts add
@@ -273,7 +277,7 @@ class Planner:
         target = self.target
         return {
             "target_ms": {n: 1e3 * s for n, s in target.sizes.items()},
-            "change_ms": [1e3 * s for s in target.change],
+            "change_ms": {n: [1e3 * s for s in found] for n, found in target.change.by_size.items()},
             "attention": target.drift.attention,
             "predicted_ms": 1e3 * self.predicted,
             "actual_ms": 1e3 * self.actual,

@@ -47,9 +47,9 @@ def test_measurements_that_disagree_have_a_large_spread() -> None:
 
 def test_what_a_change_of_size_adds_is_told_apart() -> None:
     gpu = [{n: [s + 1.1, s + 0.9, s] for n, s in {1: 1.0, 2: 1.6, 4: 1.8}.items()}]
-    assert changes(gpu) == pytest.approx([1.1, 0.9])
+    assert changes(gpu).by_size == {n: pytest.approx([1.1, 0.9]) for n in (1, 2, 4)}
     cpu = [{1: [1.0, 1.1, 1.0], 2: [1.3, 1.2, 1.4], 4: [1.8, 2.0, 1.7], 8: [2.9, 2.8, 3.0]}]
-    assert changes(cpu) == [0.0, 0.0]
+    assert changes(cpu).whole(8) == 0
 
 
 def test_a_slow_model_is_not_measured_at_sizes_that_take_too_long() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 
 CPU = {1: 0.010, 2: 0.0136, 4: 0.019, 8: 0.033, 16: 0.055, 32: 0.107}
@@ -91,10 +92,10 @@ def kept(curve: CostCurve) -> CostCurve:
 
 def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "curve.json"
-    kept(CostCurve(CPU, change=(0.001, 0.002))).save(path, ABOUT)
+    kept(CostCurve(CPU, change=ChangeCosts({1: (0.001, 0.002), 64: (0.003, 0.005)}))).save(path, ABOUT)
     again = CostCurve.load(path, ABOUT)
     assert abs(again.predict(4) - 0.019) < 1e-9
-    assert again.change[:2] == [0.001, 0.002]
+    assert again.change.by_size == {1: [0.001, 0.002], 64: [0.003, 0.005]}
     assert again.is_calm
     for broken in ("{not json", '{"1": "x", "2": -3}', '{"about": {}, "seconds": {"1": 1e-2}}'):
         path.write_text(broken)
@@ -131,15 +132,15 @@ def test_the_impossible_is_not_believed(tmp_path: Path) -> None:
 
 def test_a_calm_measurement_takes_the_place_of_a_doubtful_one_and_not_the_other_way_round() -> None:
     curve = CostCurve({1: 0.01, 2: 0.02, 4: 0.04, 8: 0.08})
-    curve.learn(CPU, (0.0, 0.0), spread=0.03)
+    curve.learn(CPU, ChangeCosts(), spread=0.03)
     assert abs(curve.predict(2) - CPU[2]) < 1e-9
-    curve.learn({1: 0.03, 2: 0.06, 4: 0.12}, (0.01, 0.01), spread=0.6)
+    curve.learn({1: 0.03, 2: 0.06, 4: 0.12}, ChangeCosts({1: (0.01, 0.01)}), spread=0.6)
     assert abs(curve.predict(2) / curve.predict(1) - CPU[2] / CPU[1]) < 1e-9
     assert curve.price == 0
 
 
 def test_it_knows_the_step_before() -> None:
-    curve = CostCurve(CPU, change=(0.008, 0.004))
+    curve = CostCurve(CPU, change=ChangeCosts({1: (0.008, 0.004)}))
     curve.passed(1)
     assert curve.changing(1) == 0.004
     curve.passed(1)
@@ -151,13 +152,13 @@ def test_it_knows_the_step_before() -> None:
 
 
 def test_what_a_change_costs_is_learned_and_does_not_bend_the_shape() -> None:
-    curve, chance = CostCurve(CPU, change=(0.006, 0.003)), random.Random(4)
+    curve, chance = CostCurve(CPU, change=ChangeCosts({1: (0.006, 0.003)})), random.Random(4)
     for i in range(900):
         n = 4 if i % 9 == 0 else 1
         extra = 0.008 if n == 4 or i % 9 == 1 else 0.004 if i % 9 == 2 else 0.0
         curve.observe(n, CPU[n] * chance.uniform(0.97, 1.03) + extra)
-    assert 0.0065 < curve.change[0] < 0.0095
-    assert 0.003 < curve.change[1] < 0.005
+    assert 0.0065 < curve.change.at(4, 0) < 0.0095
+    assert 0.003 < curve.change.at(1, 1) < 0.005
     assert 0.95 < curve.predict(1) / CPU[1] < 1.05
 
 

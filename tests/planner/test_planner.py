@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner, cumulated
 from paceline.process.parts import worth_reading
@@ -18,7 +19,7 @@ QUICK = 0.04  # a draft token
 
 
 def planner(curve: dict[int, float], change: tuple[float, float] = (0.0, 0.0), least: int = 0) -> Planner:
-    costs = CostCurve(curve, change=change)
+    costs = CostCurve(curve, change=ChangeCosts({1: change}))
     for _ in range(3):
         costs.passed(1)
     return Planner(costs, least=least)

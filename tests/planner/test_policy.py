@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.planner.base import DraftBudget, Drafted, ShouldContinue
+from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
@@ -223,7 +224,7 @@ def test_the_text_is_the_same_under_the_auto_policy(texts: list[list[int]], p: f
     context = FakeContext(n_ctx=256, n_seqs=2, exact=exact)
     engine = make_engine(context, Prophet(p))
     change = (1e-4, 1e-4) if machine == "gpu" else (0.0, 0.0)
-    curve = CostCurve({1: 1e-4, 8: 1.2e-4}, change=change)
+    curve = CostCurve({1: 1e-4, 8: 1.2e-4}, change=ChangeCosts({1: change}))
     engine.drafting.policy = AutoPolicy(Planner(curve, least=2 if exact else 0))
     clients = [Client(text, max_tokens=30) for text in texts]
     run(engine, *clients)
