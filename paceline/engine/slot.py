@@ -12,7 +12,7 @@ from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
 from paceline.engine.constrained import Constrained, Known
 from paceline.engine.request import Request, Resume, Timings
-from paceline.engine.stats import DrafterStats
+from paceline.engine.stats import DrafterStats, Records
 from paceline.engine.verify import Draws
 from paceline.llama.sampler import Sampler
 
@@ -58,6 +58,7 @@ class Slot:
     candidates: list[Draft] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
     stats: dict[str, DrafterStats] = field(default_factory=dict)
+    records: Records = field(default_factory=Records)
 
     @property
     def request(self) -> Request:
@@ -117,7 +118,7 @@ class Slot:
         now = perf_counter()
         admitted = clock.admitted or now
         first = clock.first_token or now
-        drafters = tuple([stats.copy() for stats in self.stats.values()]) if self.stats else ()
+        drafters = self.records.of(self.stats)
         return Timings(
             self.n_cached,
             self.n_prompt - self.n_cached,

@@ -70,6 +70,25 @@ class DrafterStats(msgspec.Struct, array_like=True):
         )
 
 
+class Records:
+    """Copies of a request's statistics for its events: the same ones until a drafter is asked again, since most tokens
+    on a GPU are written without asking and copying takes longer than all else that is done for them."""
+
+    __slots__ = ("_copies", "_n_calls", "_of")
+
+    def __init__(self) -> None:
+        self._of: dict[str, DrafterStats] = {}
+        self._n_calls = 0
+        self._copies: tuple[DrafterStats, ...] = ()
+
+    def of(self, stats: dict[str, DrafterStats]) -> tuple[DrafterStats, ...]:
+        n_calls = sum([each.n_calls for each in stats.values()])
+        if stats is not self._of or n_calls != self._n_calls:
+            self._of, self._n_calls = stats, n_calls
+            self._copies = tuple([each.copy() for each in stats.values()])
+        return self._copies
+
+
 def acceptance_line(n_accepted: int, n_drafted: int) -> str:
     """llama-server's summary over all drafters."""
     rate = n_accepted / n_drafted if n_drafted else 0.0
