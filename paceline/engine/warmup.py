@@ -19,7 +19,7 @@ from paceline.planner.costs import CostCurve
 
 TOKEN = 1
 SIZES = (1, 2, 4, 8, 16, 32)
-LARGER = (64, 128, 256)  # where a change of size costs time, as on a GPU: their kernels are loaded when first met
+LARGER = (64,)  # where a change of size costs time, as on a GPU, which loads its kernels when it is first met
 N_IDLE = 3  # rounds of a measurement between requests
 Place = Callable[[], tuple[int, int]]  # a sequence to measure after, and how long it is
 Runs = list[float]  # seconds of one size, several times in a row

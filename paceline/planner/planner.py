@@ -11,6 +11,7 @@ missing is filled with padding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -23,7 +24,7 @@ MARGIN = 0.08  # a token must earn this much more than it costs, twice as much w
 CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
-ROUND = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes of batches where changing the size costs time
+ROUND = (2, 4, 8, 16, 32, 64)  # sizes of batches where changing the size costs time; no draft makes one larger
 LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
 HORIZON = 32  # steps for which the size that was best lately is expected to stay best
@@ -84,7 +85,9 @@ class Planner:
 
     def _step(self, n: int) -> float:
         """Seconds for n tokens now, and for what their size costs later."""
-        return self._in_all(self.size(n)) if self._price else self.seconds(n)
+        if not self._price:
+            return self.seconds(n)
+        return self._in_all(self.size(n)) if n <= max(self.n_slots, ROUND[-1]) else math.inf
 
     def _in_all(self, size: int) -> float:
         return self.seconds(size) + self.target.changing(size) + self._later(size)
