@@ -10,9 +10,11 @@ from paceline.engine.active import ActiveRequest
 from paceline.engine.exactness import Layout
 from paceline.engine.slot import Slot
 
-STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes without
+STRETCH = 2.5  # a step with prompt tokens in it may take so many times what it takes with hardly any
 LEAST_CHUNK = 4.0
 PLAIN_RATE = 0.1
+PLAIN_WEIGHT = 0.1
+KEPT = 0.95
 
 
 @dataclass(slots=True)
@@ -61,15 +63,18 @@ class Queue:
 
 
 class PromptShare:
-    """How many prompt tokens may join a step of running answers: as many as stretch it STRETCH times.
+    """How many prompt tokens may join a step of running answers: as many as stretch it STRETCH times beyond what a step
+    with any of them takes. On a GPU that is far more than a plain step, since its graph is built anew; smaller pieces
+    would not be quicker there, only more.
 
-    Learned from the steps themselves; on a GPU it comes out large, on a CPU small.
+    Learned from the steps themselves: a line through what they took by prompt tokens, old ones forgotten.
     """
 
     def __init__(self, n_max: int) -> None:
         self._n_max = n_max
         self._n = min(16.0, n_max)
         self._plain = 0.0
+        self._sums = [0.0] * 5  # of weights, tokens, seconds, tokens squared, tokens times seconds
 
     @property
     def n_prompt(self) -> int:
@@ -79,9 +84,19 @@ class PromptShare:
         """A step with running answers and so many prompt tokens took this long."""
         if not n_prompt:
             self._plain += (PLAIN_RATE if self._plain else 1.0) * (seconds - self._plain)
-        elif self._plain and n_prompt >= self.n_prompt // 2:
-            fit = STRETCH * self._plain / max(seconds, 1e-9)
-            self._n = max(min(LEAST_CHUNK, self._n_max), min(self._n_max, self._n * max(0.8, min(1.1, fit))))
+        elif self._plain:
+            seen = (1.0, n_prompt, seconds, n_prompt**2, n_prompt * seconds)
+            self._sums = [KEPT * old + new for old, new in zip(self._sums, seen, strict=True)]
+            least, per_token = self._line()
+            fit = (STRETCH - 1) * least / per_token / self._n
+            self._n = max(min(LEAST_CHUNK, self._n_max), min(self._n_max, self._n * max(0.8, min(1.25, fit))))
+
+    def _line(self) -> tuple[float, float]:
+        """Seconds of a step with hardly any prompt tokens, and of each of them. A plain step counts for little."""
+        w, x, y, xx, xy = self._sums
+        w, y = w + PLAIN_WEIGHT, y + PLAIN_WEIGHT * self._plain
+        slope = (w * xy - x * y) / (w * xx - x * x)
+        return max(self._plain, (y - slope * x) / w), max(slope, 1e-9)
 
 
 class Scheduler:

@@ -36,3 +36,13 @@ def test_a_small_rest_of_a_prompt_teaches_nothing() -> None:
     for _ in range(100):
         pace.observe(1, 1.1)
     assert pace.n_prompt == n
+
+
+def test_where_any_prompt_token_makes_a_step_slow_many_join() -> None:
+    """A GPU's graph is built anew: 16 tokens take seven plain steps, and so do 500."""
+    pace = PromptShare(512)
+    for _ in range(20):
+        pace.observe(0, 1.0)
+    for _ in range(40):
+        pace.observe(pace.n_prompt, 7.0 + 0.002 * pace.n_prompt)
+    assert pace.n_prompt == 512
