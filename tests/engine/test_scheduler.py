@@ -35,7 +35,7 @@ def test_a_small_rest_of_a_prompt_teaches_nothing() -> None:
     n = settle(pace, per_step=1.0, per_token=0.1)
     for _ in range(100):
         pace.observe(1, 1.1)
-    assert pace.n_prompt == n
+    assert pace.n_prompt == pytest.approx(n, abs=1)
 
 
 def test_where_any_prompt_token_makes_a_step_slow_many_join() -> None:
