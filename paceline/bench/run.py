@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Protocol, TypeVar
 
 from paceline.bench.jobs import Job
@@ -28,6 +28,7 @@ from paceline.llama.shared import SharedModels
 WARM_UP = "Count from one to twenty, then write a short poem about the sea."
 N_WARM_UP = 24
 N_REHEARSALS = 2
+LOOK_S = 0.02
 GROUPS = count()
 Item = TypeVar("Item")
 
@@ -103,6 +104,8 @@ class Contender(Protocol):
     def warm_up(self) -> None: ...
     def prepare(self, job: Job, n_tokens: int, sampling: SamplingParams) -> None: ...
     def start(self, job: Job, n_tokens: int, sampling: SamplingParams) -> Finish: ...
+    @property
+    def busy(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -144,6 +147,8 @@ def run_job(plan: Plan, contenders: Mapping[str, Contender], job: Job, repeat: i
         return {name: attempt(name, partial(contenders[name].start, job, plan.n_tokens, sampling)) for name in able}
 
     running = between_steps(start)  # between two steps, so that nobody has computed one before all are ready
+    while any(contenders[name].busy for name in able):
+        sleep(LOOK_S)  # answers are read when all are written: reading one's would slow the other's steps
     for name in order:
         finish = running.get(name)
         done = attempt(name, finish) if finish else None
@@ -214,9 +219,15 @@ class Runner:
         started = [self.engine.generate(p, max_tokens=n_tokens, sampling=sampling, group=group) for p in job.prompts]
 
         def finish() -> tuple[list[Measured], Account]:
-            return [answer_of(generation) for generation in started], self.clock() - before
+            took = self.clock() - before
+            return [answer_of(generation) for generation in started], took
 
         return finish
+
+    @property
+    def busy(self) -> bool:
+        status = self.engine.status()
+        return status.n_waiting > 0 or any(slot.request is not None for slot in status.slots)
 
     def clock(self) -> Account:
         """Read between two steps: answers are complete a moment before the step that wrote their end."""

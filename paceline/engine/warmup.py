@@ -42,6 +42,7 @@ def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
     timer = measurement.timer
     timer.take(1)
     plain = timer.take(1)
+    curve.passed(1)
     until = perf_counter() + seconds
     while True:
         n_rounds = len(measurement.rounds)
@@ -76,6 +77,8 @@ class Measurement:
 
     def take(self, n: int, seq: int = 0, position: int = 0) -> None:
         """Without what looking back on the text before it costs."""
+        if self.curve.last == n and len(self.sizes) > 1:
+            self.timer.take(2 if n == 1 else 1, seq, position)  # or there would be no change to feel
         looking = self.curve.predict(n, position) - self.curve.predict(n) if self.curve.known else 0.0
         times = [self.timer.take(n, seq, position) for _ in range(1 + WARM)]
         self._round[n] = [max(seconds - looking, seconds / 2) for seconds in times]

@@ -54,6 +54,10 @@ class FakeContender:
 
         return finish
 
+    @property
+    def busy(self) -> bool:
+        return False
+
     def close(self) -> None:
         self.book.events.append(f"close {self.name}")
 

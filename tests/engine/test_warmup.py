@@ -107,3 +107,33 @@ def test_it_is_measured_again_after_the_first_second_fourth_and_eighth_request()
             measured.append(n_finished)
         curve.spread = 0.01
     assert measured == [1, 2, 4, 8, 16]
+
+
+class Rebuilding(Clocked):
+    """Two steps of another size take longer, as where a graph is built and captured anew."""
+
+    n_last, n_alike = 0, 0
+
+    def _check(self, entries: list[tuple[int, int]]) -> None:
+        n = len(entries)
+        self.n_alike = self.n_alike + 1 if n == self.n_last else 0
+        self.n_last = n
+        super()._check(entries)
+        self.now[0] += (0.003, 0.002, 0.0)[min(2, self.n_alike)]
+
+
+def test_the_way_back_to_plain_steps_is_measured_after_plain_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(warmup, "perf_counter", lambda: now[0])
+    true = {1: 0.001, 2: 0.0016, 4: 0.0018, 8: 0.0019, 16: 0.002, 32: 0.0027, 64: 0.003}
+    context, curve = Rebuilding(now, true), CostCurve()
+    warm_up(context, curve, 1.0)
+    for _ in range(3):
+        context.now[0] += 0.001
+        curve.passed(1)
+    context.n_last, context.n_alike = 1, 9
+    idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 0))])
+    while idle.turn(1):
+        pass
+    assert curve.change.by_size[1] == pytest.approx([0.003, 0.002])
+    assert curve.price == pytest.approx(0.005)
