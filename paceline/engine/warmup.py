@@ -94,7 +94,7 @@ class Measurement:
         self.end_round()
         if self.rounds:
             change = changes(self.rounds)
-            found, spread = typical(self.rounds, skip=WARM if change.whole(1) > 0 else 0)
+            found, spread = typical(self.rounds, skip=WARM if any(map(sum, change.by_size.values())) else 0)
             self.curve.learn(found, change, spread)
         self.rounds = []
 

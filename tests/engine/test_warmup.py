@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from time import perf_counter, sleep
 
 import pytest
@@ -131,7 +132,7 @@ def test_the_way_back_to_plain_steps_is_measured_after_plain_steps_too(monkeypat
     for _ in range(3):
         context.now[0] += 0.001
         curve.passed(1)
-    context.n_last, context.n_alike = 1, 9
+    context.n_last, context.n_alike, curve.spread = 1, 9, math.inf
     idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 0))])
     while idle.turn(1):
         pass
