@@ -1,6 +1,6 @@
 """Everything a stranger, a file or a disk can do to the server, on loopback and for a bounded time: damaged models,
-nonsense in bodies, slow clients, floods, kills, damaged slot files, a full disk. After each of them a plain request has
-to get the answer it got before.
+nonsense in bodies, slow clients, floods, kills, damaged slot files, kills while saving, a full disk. After each of them
+a plain request has to get the answer it got before, and so does somebody else who asks all the while.
 
     python -m benchmarks.attack --minutes 10
     python -m benchmarks.attack --hours 2 --parts models,bodies
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import httpx
@@ -31,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bodies import Kind, kinds
+from benchmarks.bystander import Bystander
 from benchmarks.kills import disturb, references, tiny_model
 from benchmarks.server import Server, serving
 from tests.tiny import write_model
@@ -39,21 +43,26 @@ N_SLOTS, N_CTX = 2, 2048
 LOAD_S = 60.0
 ANSWER_S = 60.0
 FLOOD = 200
-GOOD = {"prompt": "The fox", "n_predict": 16, "temperature": 0, "id_slot": 0}
+SAVED = (627, 1139)  # tokens of the two texts: prompt and answer, all but the last one
+OTHERS = "somebody else"
+N_ANSWER = 16
+GOOD = {"prompt": "The fox", "n_predict": N_ANSWER, "temperature": 0, "id_slot": 0}
 BAD = ("signal in the front", "hang", "wrong answer", "front died", "server error", "lost")
 ODD: tuple[Any, ...] = (None, True, -1, 0, 2**31, 2**63, 1e308, float("1e-320"), "", "\0", "x" * 10_000, [], {})
 ODD += ([[]] * 50, [None], {"": {}}, "\ud83d\ude00", [-1], [2**40], "root ::= root", {"type": "object", "$ref": "#"})
-ONE_RUN = """
+FRONT = """
 import sys
 from paceline import Engine
 from paceline.errors import PacelineError
-try:
-    options = {"draft": sys.argv[2], "spec_types": ("draft-simple",)} if sys.argv[2] else {}
-    with Engine(sys.argv[1], n_ctx=256, n_threads=1, process=True, **options) as engine:
-        engine.generate("hello", max_tokens=4).text()
-    print("text")
-except PacelineError as error:
-    print("signal in the child" if "killed by" in str(error) else "clear error")
+for line in sys.stdin:
+    model, draft = line.rstrip("\\n").split("\\t")
+    try:
+        options = {"draft": draft, "spec_types": ("draft-simple",)} if draft else {}
+        with Engine(model, n_ctx=256, n_threads=1, process=True, **options) as engine:
+            engine.generate("hello", max_tokens=4).text()
+        print("text", flush=True)
+    except PacelineError as error:
+        print("signal in the child" if "killed by" in str(error) else "clear error", flush=True)
 """
 
 
@@ -97,20 +106,25 @@ def answer(http: httpx.Client) -> str:
 
 
 def models(attack: Attack) -> None:
-    """Damaged files as target and as draft, each in a process of its own."""
+    """Damaged files as target and as draft, loaded by one front process that has to live through all of them."""
     good = write_model(attack.folder / "good.gguf", seed=1)
     data, path = Path(good).read_bytes(), attack.folder / "damaged.gguf"
     n_head = data.index(b"token_embd.weight") + 2000
-    while not attack.over:
-        path.write_bytes(damaged(data, attack.chance, n_head))
-        files = attack.chance.choice([[str(path), ""], [good, str(path)]])
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", ONE_RUN, *files], capture_output=True, text=True, timeout=LOAD_S, check=False
-            )
-            attack.counts[done.stdout.strip() if done.returncode == 0 else "signal in the front"] += 1
-        except subprocess.TimeoutExpired:
-            attack.counts["hang"] += 1
+    words = [sys.executable, "-c", FRONT]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as front:
+        assert front.stdin and front.stdout
+        while not attack.over:
+            path.unlink(missing_ok=True)  # a file that changes under a process is another trouble
+            path.write_bytes(damaged(data, attack.chance, n_head))
+            pair = attack.chance.choice([(str(path), ""), (good, str(path))])
+            start = time.monotonic()
+            front.stdin.write("\t".join(pair) + "\n")
+            came = front.stdout.readline().strip()
+            attack.counts[came or "signal in the front"] += 1
+            attack.counts["hang"] += time.monotonic() - start > LOAD_S
+            if not came:
+                return
+        front.stdin.close()
 
 
 def damaged(data: bytes, chance: random.Random, n_head: int) -> bytes:
@@ -229,6 +243,30 @@ def slot_files(attack: Attack) -> None:
     attack.still_right()
 
 
+def saves(attack: Attack) -> None:
+    """Kills while a slot is being saved: what is found afterwards is the old file or the new one, whole."""
+    texts = [{**GOOD, "prompt": letter * (n - N_ANSWER + 1)} for letter, n in zip("ab", SAVED, strict=True)]
+    with attack.client() as http:
+        for n in counting(attack):
+            http.post("/completion", json=texts[n % 2])
+            child = attack.server.child
+            if not child or (n <= 2 and saved(http, "save").status_code != 200):
+                continue
+            killer = Timer(attack.chance.uniform(0.0, 0.02), kill, (child, signal.SIGKILL))
+            killer.start()
+            saved(http, "save")
+            killer.join()
+            reply = saved(http, "restore")
+            n_read = reply.json().get("n_restored") if reply.status_code == 200 else None
+            attack.counts["whole" if n_read in SAVED else "wrong answer"] += 1
+            attack.still_right()
+
+
+def kill(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def disk(attack: Attack) -> None:
     """A limit on the size of files stands for a disk that is full."""
     with attack.client() as http:
@@ -259,6 +297,7 @@ PARTS: dict[str, Callable[[Attack], None]] = {
     "flood": flood,
     "kills": kills,
     "slots": slot_files,
+    "saves": saves,
     "disk": disk,
 }
 
@@ -275,11 +314,17 @@ def attacked(parts: list[str], seconds: float, seed: int) -> dict[str, Counter[s
         with serving(tiny_model(name), N_SLOTS, N_SLOTS * N_CTX, flags) as server:
             with httpx.Client(base_url=server.url, timeout=ANSWER_S, trust_env=False) as http:
                 expected = answer(http)
+            bystander = Bystander(server)
+            bystander.start()
             for part in parts:
                 until = time.monotonic() + seconds / len(parts)
                 attack = Attack(server, folder, expected, until, random.Random(seed))
                 PARTS[part](attack)
                 found[part] = attack.counts
+            bystander.stop()
+            found[OTHERS] = bystander.counts
+            found[OTHERS]["slowest /health, ms"] = round(1e3 * bystander.slowest)
+            found[OTHERS]["kB a minute more in the front"] = round(1e3 * bystander.megabytes_a_minute)
     return found
 
 

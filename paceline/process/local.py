@@ -18,7 +18,7 @@ from paceline.engine.loop import EngineLoop
 from paceline.engine.request import Event, Failed, Finished, Request
 from paceline.engine.slot import Slot
 from paceline.engine.warmup import IdleMeasuring, Measurement
-from paceline.errors import ContextFull, PacelineError
+from paceline.errors import ContextFull, PacelineError, RequestError
 from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
@@ -156,6 +156,8 @@ class LocalEngine:
 
         def save() -> tuple[int, int]:
             tokens = self.core.memory.idle_tokens(slot)
+            if not tokens:
+                raise RequestError(f"slot {slot} is empty: there is nothing to save, and the file is as it was")
             n_bytes = self.parts.context.save(slot, tokens, path)
             for drafter in self.parts.drafters:
                 with told("what %s computed is not saved: %s", drafter.name):

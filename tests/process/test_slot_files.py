@@ -130,3 +130,16 @@ def test_a_file_belongs_to_its_model_wherever_that_lies(target: str, tmp_path: P
         refused = pytest.raises(RequestError, match="another model, other cache types")
         with Engine.from_settings(settings) as engine, refused:
             engine.restore_slot(0, file)
+
+
+def test_an_empty_slot_does_not_take_the_place_of_a_good_file(target: str, tmp_path: Path) -> None:
+    """After another engine was started, say: what the slot held is gone, what was saved is not."""
+    file = tmp_path / "slot.bin"
+    with Engine(target, n_ctx=256, n_threads=1) as engine:
+        text(engine, PROMPT)
+        engine.save_slot(0, str(file))
+        before = file.read_bytes()
+        engine.erase_slot(0)
+        with pytest.raises(RequestError, match="slot 0 is empty"):
+            engine.save_slot(0, str(file))
+        assert file.read_bytes() == before
