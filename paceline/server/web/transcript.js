@@ -1,36 +1,11 @@
-// The conversation as it is seen and heard.
-import { byId, count, element, isNumber, percent, share, speed } from "./dom.js";
+// The conversation as it is seen.
+import { announce, Announcer, hush } from "./announcer.js";
+import { copy } from "./clipboard.js";
+import { byId, element } from "./dom.js";
+import { summary } from "./figures.js";
 import { TextView } from "./text.js";
 
 const NEAR_END_PX = 60;
-const FENCE_LINES = /^[ \t]*`{3,}.*$/gm;
-const SENTENCE_END = /^[\s\S]*(?:[.!?]\s|\n)/;
-
-/** Says each finished sentence once; the visible log is no live region, or every token would be read out. */
-class Announcer {
-  #region = byId("announcer");
-  #pending = "";
-
-  push(text) {
-    this.#pending += text;
-    const finished = SENTENCE_END.exec(this.#pending)?.[0];
-    if (!finished) return;
-    this.#pending = this.#pending.slice(finished.length);
-    this.say(finished);
-  }
-
-  finish() {
-    this.say(this.#pending);
-    this.#pending = "";
-  }
-
-  say(text) {
-    const spoken = text.replace(FENCE_LINES, "").trim();
-    if (!spoken) return;
-    this.#region.append(element("p", "", spoken));
-    while (this.#region.childElementCount > 4) this.#region.firstChild.remove();
-  }
-}
 
 export class Transcript {
   #log = byId("log");
@@ -40,6 +15,7 @@ export class Transcript {
 
   constructor() {
     this.#log.addEventListener("scroll", () => this.#noticeScroll());
+    this.#log.addEventListener("click", copyCode);
   }
 
   /** Only the reader scrolls up: text that outruns our own scrolling must not end the following. */
@@ -52,17 +28,27 @@ export class Transcript {
 
   clear() {
     this.#log.replaceChildren(this.#empty);
-    byId("announcer").replaceChildren();
+    hush();
     this.#followsEnd = true;
   }
 
-  addUser(text) {
-    this.#followsEnd = true;
-    return this.#add(article("user", "You", element("div", "lines", text)));
+  /** The talk goes on: what failed cannot be tried again, what was never answered not be edited. */
+  settle() {
+    for (const reply of this.#log.querySelectorAll("article.reply")) {
+      reply.querySelector(".error button")?.remove();
+      if (!reply.querySelector(":scope > .body").hasChildNodes()) reply.previousElementSibling.querySelector(".actions")?.remove();
+    }
   }
 
-  addReply() {
-    return new ReplyView(this.#add(article("reply", "Model")), () => this.follow());
+  /** What somebody wrote; `edited` hears what it should have been, and the view. */
+  addUser(text, edited) {
+    this.#followsEnd = true;
+    return new UserView(this.#add(article("user", "You")), text, edited);
+  }
+
+  /** `again` is asked for another reply than this one. */
+  addReply(again) {
+    return new ReplyView(this.#add(article("reply", "Model")), again, () => this.follow());
   }
 
   follow() {
@@ -79,12 +65,83 @@ export class Transcript {
   }
 }
 
-function article(kind, speaker, ...children) {
-  return element("article", kind, element("h3", "unseen", speaker), ...children);
+function article(kind, speaker) {
+  return element("article", kind, element("h3", "unseen", speaker));
+}
+
+function button(label, act, description = label) {
+  const made = element("button", "", label);
+  made.type = "button";
+  if (description !== label) made.setAttribute("aria-label", description);
+  made.addEventListener("click", () => act(made));
+  return made;
+}
+
+function copyCode({ target }) {
+  const pressed = target.closest("button.copy");
+  if (pressed) copy(pressed.closest("figure").querySelector("code").textContent, pressed);
+}
+
+/** Takes a view out of the page, and all that followed it. */
+function removeFrom(node) {
+  while (node.nextSibling) node.nextSibling.remove();
+  node.remove();
+}
+
+class UserView {
+  #node;
+  #text;
+  #shown;
+
+  constructor(node, text, edited) {
+    this.#node = node;
+    this.#text = text;
+    const edit = button("Edit", () => this.#edit(edited), "Edit this message");
+    this.#shown = [element("div", "lines", text), element("div", "actions", edit)];
+    node.append(...this.#shown);
+  }
+
+  removeOnwards() {
+    removeFrom(this.#node);
+  }
+
+  #edit(edited) {
+    const form = editForm(this.#text, (text) => (text === null ? this.#restore(form) : edited(text, this)));
+    for (const each of this.#shown) each.remove();
+    this.#node.append(form);
+    form.querySelector("textarea").focus();
+  }
+
+  #restore(form) {
+    form.remove();
+    this.#node.append(...this.#shown);
+    this.#shown[1].firstChild.focus();
+  }
+}
+
+/** Calls back with the new text, or with null. */
+function editForm(text, done) {
+  const field = element("textarea");
+  field.value = text;
+  field.rows = Math.min(12, text.split("\n").length + 1);
+  field.setAttribute("aria-label", "Edit this message; what follows it is dropped");
+  const send = element("button", "primary", "Send");
+  const form = element("form", "edit", field, element("div", "row", send, button("Cancel", () => done(null))));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (field.value.trim()) done(field.value.trim());
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.isComposing) return;
+    event.stopPropagation(); // it would stop the reply
+    done(null);
+  });
+  return form;
 }
 
 class ReplyView {
   #node;
+  #again;
   #grown;
   #announcer = new Announcer();
   #thoughts = null;
@@ -92,8 +149,9 @@ class ReplyView {
   #content = new TextView(this.#body);
   #waiting = element("p", "waiting", "…");
 
-  constructor(node, grown) {
+  constructor(node, again, grown) {
     this.#node = node;
+    this.#again = again;
     this.#grown = grown;
     node.append(this.#waiting, this.#body);
     node.classList.add("streaming");
@@ -118,7 +176,7 @@ class ReplyView {
     this.#grown();
   }
 
-  finish(timings, note = "") {
+  finish(text, timings, note = "") {
     this.#waiting.remove();
     this.#thoughts?.done();
     this.#content.finish();
@@ -126,27 +184,33 @@ class ReplyView {
     this.#node.classList.remove("streaming");
     const parts = [note, ...summary(timings)].filter(Boolean);
     if (parts.length) this.#node.append(element("p", "footnote", parts.join(" · ")));
+    if (text || this.#thoughts) this.#addActions(text);
     this.#grown();
   }
 
-  fail(message, retry) {
-    const button = element("button", "", "Try again");
-    button.type = "button";
-    button.addEventListener("click", retry);
-    const box = element("div", "error", element("p", "", message), button);
+  fail(message) {
+    const retry = button("Try again", () => this.#again(this));
+    const box = element("div", "error", element("p", "", message), retry);
     box.setAttribute("role", "alert");
+    this.#node.querySelector(".actions .again")?.remove();
     this.#node.append(box);
     this.#grown();
   }
 
-  remove() {
-    this.#node.remove();
+  removeOnwards() {
+    removeFrom(this.#node);
+  }
+
+  #addActions(text) {
+    const again = button("Regenerate", () => this.#again(this), "Regenerate this reply");
+    again.className = "again";
+    this.#node.append(element("div", "actions", button("Copy", (pressed) => copy(text, pressed), "Copy this reply"), again));
   }
 
   #addThoughts() {
     const thoughts = new Thoughts();
     this.#body.before(thoughts.node);
-    this.#announcer.say("Thinking");
+    announce("Thinking");
     return thoughts;
   }
 }
@@ -170,14 +234,4 @@ class Thoughts {
     this.view.finish();
     if (!this.#chosen) this.node.open = false;
   }
-}
-
-function summary(timings) {
-  if (!isNumber(timings?.predicted_n)) return [];
-  const parts = [`${count(timings.predicted_n)} tokens`, `${speed(timings.predicted_per_second)} tokens/s`];
-  if (timings.draft_n > 0) {
-    const accepted = percent(share(timings.draft_n_accepted, timings.draft_n));
-    parts.push(`${count(timings.draft_n_accepted)} of ${count(timings.draft_n)} drafted accepted (${accepted})`);
-  }
-  return parts;
 }
