@@ -2,6 +2,7 @@
 import { byId, element } from "./dom.js";
 
 const N_KEPT = 4;
+const LONGEST_SENTENCE = 2000;
 const SENTENCE_END = /^[\s\S]*(?:[.!?]\s|\n)/;
 const FENCE_LINES = /^[ \t]*(?:`{3,}|~{3,}).*$/gm;
 const MARKS = /^[ \t]*#{1,6}[ \t]|\*\*|__|`/gm;
@@ -12,6 +13,7 @@ export class Announcer {
 
   push(text) {
     this.#pending += text;
+    if (this.#pending.length > LONGEST_SENTENCE) return this.finish();
     const finished = SENTENCE_END.exec(this.#pending)?.[0];
     if (!finished) return;
     this.#pending = this.#pending.slice(finished.length);

@@ -37,7 +37,9 @@ function reset() {
 
 /** Lengths mean nothing while nobody drafts. */
 function showDrafting() {
-  byId("speculation").disabled = !byId("draft").checked;
+  const drafts = byId("draft").checked;
+  byId("speculation").disabled = !drafts;
+  byId("drafting-off").hidden = drafts;
 }
 
 /** Offer the drafters this server has. */
