@@ -11,6 +11,8 @@ from tests.server.web_stub import FIBONACCI, Refusal, Reply, Step, plain, runnin
 
 AA_TEXT = 4.5
 AA_GRAPHICS = 3.0
+CONTROLS = ("button:not(:disabled)",)
+MARKDOWN = (".body a", ".body blockquote", ".body code", ".language", "th", "td")
 ALL_DRAFTERS = [
     *("draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"),
     *("suffix", "grammar", "from-the-future"),
@@ -313,14 +315,21 @@ def test_theme_toggle(staged: Staged) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(staged: Staged, scheme: str) -> None:
     staged.prefer(scheme)
-    staged.stage.reply = Reply([[(f" {name}", name)] for name in ALL_DRAFTERS], reasoning=[[("Hm", "suffix")]])
+    markdown = "\n\n> quote\n\n[link](https://x.org) `code`\n```py\nx\n```\n| a |\n|---|\n| 1 |"
+    tints: list[Step] = [[(f" {name}", name)] for name in ALL_DRAFTERS]
+    staged.stage.reply = Reply([*tints, *plain(markdown)], reasoning=[[("Hm", "suffix")]])
     staged.ask("Hello")
     staged.find(".reasoning summary").click()
     staged.stage.refusal = Refusal(500, "It broke")
     staged.ask("Hello")
     staged.wait(lambda: staged.shows("#drafters .positions"), "statistics are shown")
-    for selector in (".tint", "p", "dt", "dd", "summary", "button:not(:disabled)", "#legend", "label", "h2", ".quiet"):
+    for selector in (*(".tint", "p", "dt", "dd", "summary", "#legend", "label", "h2", ".quiet"), *CONTROLS, *MARKDOWN):
         assert staged.contrast(f"body {selector}", "color") >= AA_TEXT, selector
+    for dialog in ("settings", "drawer"):
+        staged.find(f"#open-{dialog}").click()
+        words = ", ".join(f"#{dialog} {selector}" for selector in ("p", "h2", "label", *CONTROLS))
+        assert staged.contrast(words, "color") >= AA_TEXT, dialog
+        staged.find(f"#close-{dialog}").click()
     assert staged.contrast("#log .tint", "textDecorationColor") >= AA_GRAPHICS
     assert staged.contrast("#prompt", "borderTopColor") >= AA_GRAPHICS
     fills = {tint.value_of_css_property("background-color") for tint in staged.all("#log .body .tint")}
