@@ -146,7 +146,7 @@ class ReplyView {
   #announcer = new Announcer();
   #thoughts = null;
   #body = element("div", "body");
-  #content = new TextView(this.#body);
+  #content = new TextView(this.#body, () => this.#grown());
   #waiting = element("p", "waiting", "…");
 
   constructor(node, again, grown) {
@@ -162,7 +162,6 @@ class ReplyView {
     this.#waiting.remove();
     this.#thoughts ??= this.#addThoughts();
     for (const { text, source } of pieces) this.#thoughts.view.push(text, source);
-    this.#grown();
   }
 
   pushContent(pieces) {
@@ -173,7 +172,6 @@ class ReplyView {
       this.#content.push(text, source);
       this.#announcer.push(text);
     }
-    this.#grown();
   }
 
   finish(text, timings, note = "") {
@@ -208,7 +206,7 @@ class ReplyView {
   }
 
   #addThoughts() {
-    const thoughts = new Thoughts();
+    const thoughts = new Thoughts(() => this.#grown());
     this.#body.before(thoughts.node);
     announce("Thinking");
     return thoughts;
@@ -221,9 +219,9 @@ class Thoughts {
   #text = element("div", "body");
   #chosen = false;
   node = element("details", "reasoning", this.#title, this.#text);
-  view = new TextView(this.#text);
 
-  constructor() {
+  constructor(drawn) {
+    this.view = new TextView(this.#text, drawn);
     this.node.open = true;
     this.#title.addEventListener("click", () => (this.#chosen = true));
   }
