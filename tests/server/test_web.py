@@ -73,3 +73,6 @@ def test_fits(page: Page, tmp_path: Path, scheme: str, device: str, width: int, 
     assert off_screen(page, "#prompt", "#send", "#speed", "#theme", "#legend") == []
     folder = Path(os.environ.get("PACELINE_SCREENSHOTS", tmp_path))
     assert page.driver.save_screenshot(str(folder / f"web-{device}-{scheme}.png"))
+    page.find("#open-settings").click()
+    assert page.driver.save_screenshot(str(folder / f"web-settings-{device}-{scheme}.png"))
+    page.find("#close-settings").click()
