@@ -44,8 +44,13 @@ def test_conversations_are_kept_renamed_and_deleted(staged: Staged) -> None:
     assert titles(staged) == ["Second talk", "First talk"]
     assert staged.text("#conversations [aria-current]") == "Second talk"
     staged.all("#conversations .actions button")[2].click()
+    staged.press("Not this", Keys.ESCAPE)
+    assert titles(staged) == ["Second talk", "First talk"], "Escape ends the renaming, not the list"
+    assert staged.driver.switch_to.active_element.text == "First talk"
+    staged.all("#conversations .actions button")[2].click()
     staged.press("Renamed", Keys.ENTER)
     assert titles(staged) == ["Second talk", "Renamed"]
+    assert staged.driver.switch_to.active_element.text == "Renamed"
     staged.all("#conversations .title")[1].click()
     assert staged.last_reply() == "One."
     assert staged.tinted() == [("suffix", ".")]
@@ -81,6 +86,16 @@ def test_leaving_a_conversation_keeps_what_was_said(staged: Staged) -> None:
     open_drawer(staged)
     staged.find("#conversations .title").click()
     assert staged.last_reply().startswith("word ")
+
+
+def test_a_reload_keeps_what_was_said(staged: Staged) -> None:
+    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.send("Go")
+    staged.wait(lambda: "word" in staged.last_reply(), "text streams")
+    staged.driver.refresh()
+    assert staged.stage.cancelled.wait(WAIT_S)
+    assert staged.last_reply().startswith("word ")
+    assert staged.find("#prompt").get_property("value") == ""
 
 
 @pytest.mark.parametrize(("n", "size"), [(100, 10), (5, 900_000)], ids=["number", "size"])
@@ -122,6 +137,21 @@ def test_edit_and_regenerate(staged: Staged) -> None:
     assert contents(staged) == ["First", "One.", "Changed"]
     staged.driver.refresh()
     staged.wait(lambda: len(staged.all("article")) == 4, "the change is kept")
+
+
+def test_edit_while_a_reply_streams(staged: Staged) -> None:
+    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.send("First")
+    staged.wait(lambda: "word" in staged.last_reply(), "text streams")
+    staged.stage.reply = Reply(plain("Fresh."))
+    staged.find("article.user .actions button").click()
+    staged.press(" try", Keys.TAB, Keys.ENTER)
+    assert staged.stage.cancelled.wait(WAIT_S)
+    staged.wait(lambda: staged.last_reply() == "Fresh.", "the other is answered")
+    assert contents(staged) == ["First try"]
+    assert len(staged.all("article")) == 2
+    staged.ask("Next")
+    assert contents(staged) == ["First try", "Fresh.", "Next"]
 
 
 def test_what_was_never_answered_cannot_be_edited(staged: Staged) -> None:

@@ -10,6 +10,7 @@ const NOTES = { length: "stopped at the limit of tokens" };
 export class Chat {
   #conversation = newConversation();
   #running = null; // the AbortController of the reply being streamed
+  #keepSoFar = () => {}; // of that reply
   #transcript;
   #listener;
 
@@ -17,6 +18,7 @@ export class Chat {
   constructor(transcript, listener) {
     this.#transcript = transcript;
     this.#listener = listener;
+    addEventListener("pagehide", () => this.busy && this.#keepSoFar());
   }
 
   get busy() {
@@ -93,15 +95,12 @@ export class Chat {
     const reply = new Reply(view, (timings) => controller === this.#running && this.#listener.figures(timings, true));
     this.#listener.busyChanged();
     this.#listener.figures(null, true);
+    const keep = (this.#keepSoFar = () => this.#keepReply(conversation, Object.assign(message, reply.message())));
     const problem = await this.#stream(reply, controller.signal);
-    Object.assign(message, reply.message());
-    view.finish(message.content, reply.timings, reply.note);
     const current = controller === this.#running;
     const elsewhere = conversation !== this.#conversation;
-    if (message.content && (current || elsewhere)) {
-      conversation.messages.push(message);
-      this.#keep(conversation);
-    }
+    if (current || elsewhere) keep();
+    view.finish(message.content, reply.timings, reply.note);
     if (!current) return; // another conversation is shown, or this reply is not wanted any more
     this.#running = null;
     if (problem) this.#fail(problem, view);
@@ -137,6 +136,12 @@ export class Chat {
     view.pushContent(piecesOf(message.content, message.drafted));
     view.finish(message.content, message.timings);
     this.#listener.figures(message.timings, false);
+  }
+
+  #keepReply(conversation, message) {
+    if (!message.content) return;
+    if (!conversation.messages.includes(message)) conversation.messages.push(message);
+    this.#keep(conversation);
   }
 
   #keep(conversation) {

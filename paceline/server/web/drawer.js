@@ -34,6 +34,13 @@ export class Drawer {
     byId("drawer").showModal();
   }
 
+  /** Shows what is kept, and gives the focus to one of it, or to what is left. */
+  #listAndFocus(id) {
+    this.#list();
+    const rows = [...byId("conversations").children];
+    (rows.find((row) => row.dataset.id === id)?.querySelector("button") ?? byId("close-drawer")).focus();
+  }
+
   #list() {
     const kept = this.#shelf.list();
     byId("export-all").disabled = byId("delete-all").disabled = !kept.length;
@@ -43,6 +50,7 @@ export class Drawer {
 
   #row(entry) {
     const row = element("li");
+    row.dataset.id = entry.id;
     const open = button(entry.title, "", () => this.#open(entry.id));
     open.className = "title";
     if (entry.id === this.#chat.conversation.id) open.setAttribute("aria-current", "true");
@@ -71,7 +79,7 @@ export class Drawer {
     form.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       event.preventDefault(); // it would close the drawer
-      this.#list();
+      this.#listAndFocus(entry.id);
     });
     row.replaceChildren(form);
     field.select();
@@ -81,21 +89,21 @@ export class Drawer {
     const current = this.#chat.conversation;
     const renamed = id === current.id ? current : this.#shelf.load(id);
     if (renamed) this.#shelf.keep(Object.assign(renamed, { title }));
-    this.#list();
+    this.#listAndFocus(id);
   }
 
   #delete(entry) {
     if (!confirm(`Delete “${entry.title}”?`)) return;
     this.#shelf.throwAway(entry.id);
     if (entry.id === this.#chat.conversation.id) this.#onOpen();
-    this.#list();
+    this.#listAndFocus("");
   }
 
   #deleteAll() {
     if (!confirm("Delete all conversations that are kept in this browser?")) return;
     for (const { id } of this.#shelf.list()) this.#shelf.throwAway(id);
     this.#onOpen();
-    this.#list();
+    this.#listAndFocus("");
   }
 
   #all() {
