@@ -110,9 +110,11 @@ def test_the_oldest_conversations_make_room(staged: Staged, n: int, size: int) -
 
 
 def test_what_does_not_fit_is_said(staged: Staged) -> None:
-    staged.script("localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 100))")
+    staged.script(FILL, 1, 10)
+    staged.script("localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 200))")
     staged.ask("Much")
     assert staged.shows("#unkept")
+    assert staged.script(KEPT) == ["paceline.chat.0"], "nothing of ours went in vain"
     staged.find("#new-chat").click()
     assert not staged.shows("#unkept")
 
@@ -227,6 +229,16 @@ def test_imports_are_not_believed(staged: Staged, tmp_path: Path) -> None:
         assert "holds no conversation" in imported(staged, tmp_path / "b.json", text), text
     plain_list = json.dumps([{"role": "user", "content": "From elsewhere"}])
     assert imported(staged, tmp_path / "c.json", plain_list) == "Imported “From elsewhere”."
+
+
+def test_imports_drive_nobody_out(staged: Staged, tmp_path: Path) -> None:
+    staged.script(FILL, 98, 10)
+    open_drawer(staged)
+    conversations = [{"messages": [{"role": "user", "content": f"New {n}"}]} for n in range(5)]
+    said = imported(staged, tmp_path / "a.json", json.dumps({"conversations": conversations}))
+    assert said == "There is room for 2 of 5 conversations; delete some first."
+    assert len(titles(staged)) == 100
+    assert "paceline.chat.0" in staged.script(KEPT)
 
 
 def test_storage_of_somebody_else(staged: Staged) -> None:

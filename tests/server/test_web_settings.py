@@ -103,6 +103,8 @@ def test_the_dialogs_fit(staged: Staged) -> None:
             staged.find(f"#open-{name}").click()
             assert off_screen(staged, *parts) == []
             assert fits(staged, name)
+            controls = staged.all(f"#{name} :is(button, input:not([type=file]), textarea)")
+            assert [control.accessible_name for control in controls].count("") == 0
             staged.find(f"#close-{name}").click()
 
 

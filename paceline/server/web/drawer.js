@@ -129,8 +129,8 @@ export class Drawer {
 
   async #take(file) {
     const found = await readConversations(file);
-    const kept = found.filter((conversation) => this.#shelf.keep(conversation));
-    if (kept.length < found.length) return `There was room for ${kept.length} of ${found.length} conversations.`;
+    const kept = found.filter((conversation) => this.#shelf.add(conversation));
+    if (kept.length < found.length) return `There is room for ${kept.length} of ${found.length} conversations; delete some first.`;
     return found.length === 1 ? `Imported “${titleOf(found[0])}”.` : `Imported ${found.length} conversations.`;
   }
 }

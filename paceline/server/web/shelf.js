@@ -32,12 +32,15 @@ export class Shelf {
     if (this.#thrownAway.has(conversation.id)) return true;
     const text = JSON.stringify(conversation);
     if (text.length > MAX_CHARACTERS / 2) return false;
-    const others = this.list().filter(({ id }) => id !== conversation.id);
-    while (others.length >= MAX_KEPT || sizeWithout(conversation.id) + text.length > MAX_CHARACTERS) {
-      if (!this.#removeOldest(others)) break;
-    }
-    while (!write(conversation.id, text)) if (!this.#removeOldest(others)) return false;
-    return true;
+    const others = this.#oldestFirst(conversation.id);
+    while (!hasRoom(conversation.id, text)) if (!removeNext(others)) break;
+    return write(conversation.id, text); // where others of this address fill the storage, ours need not go in vain
+  }
+
+  /** Like keep, but others do not have to go for it. */
+  add(conversation) {
+    const text = JSON.stringify(conversation);
+    return hasRoom(conversation.id, text) && write(conversation.id, text);
   }
 
   throwAway(id) {
@@ -45,11 +48,22 @@ export class Shelf {
     remove(id);
   }
 
-  #removeOldest(others) {
-    const oldest = others.pop();
-    if (oldest) remove(oldest.id);
-    return Boolean(oldest);
+  /** Reads them all, so only when the first is asked for. */
+  *#oldestFirst(besides) {
+    yield* this.list().reverse().filter(({ id }) => id !== besides);
   }
+}
+
+function removeNext(others) {
+  const { value, done } = others.next();
+  if (!done) remove(value.id);
+  return !done;
+}
+
+function hasRoom(id, text) {
+  const others = ids().filter((each) => each !== id);
+  const size = others.reduce((sum, each) => sum + localStorage.getItem(PREFIX + each).length, 0);
+  return others.length < MAX_KEPT && size + text.length <= MAX_CHARACTERS;
 }
 
 function ids() {
@@ -58,10 +72,6 @@ function ids() {
   } catch {
     return [];
   }
-}
-
-function sizeWithout(id) {
-  return ids().reduce((sum, each) => sum + (each === id ? 0 : localStorage.getItem(PREFIX + each).length), 0);
 }
 
 function write(id, text) {
