@@ -57,4 +57,4 @@ def test_every_script_is_used_and_short() -> None:
         name for text in scripts.values() for name in re.findall(r'from "\./([\w.]+)"', text)
     }
     assert used == set(scripts)
-    assert max(text.count("\n") for text in scripts.values()) <= 250
+    assert max(text.count("\n") for text in scripts.values()) <= 200

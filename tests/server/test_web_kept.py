@@ -229,6 +229,9 @@ def test_imports_are_not_believed(staged: Staged, tmp_path: Path) -> None:
         assert "holds no conversation" in imported(staged, tmp_path / "b.json", text), text
     plain_list = json.dumps([{"role": "user", "content": "From elsewhere"}])
     assert imported(staged, tmp_path / "c.json", plain_list) == "Imported “From elsewhere”."
+    imported(staged, tmp_path / "d.json", json.dumps([{"role": "assistant", "content": ""}]))
+    staged.find("#conversations .title").click()
+    assert staged.ask("Hello"), "odd, but it can be talked to"
 
 
 def test_imports_drive_nobody_out(staged: Staged, tmp_path: Path) -> None:

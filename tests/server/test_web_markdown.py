@@ -151,7 +151,7 @@ def test_any_text_ends_up_the_same_streamed_or_not(staged: Staged) -> None:
 
 
 def test_no_text_takes_long(staged: Staged) -> None:
-    n = 30_000
+    n = 20_000
     units = (
         "[",
         "![",

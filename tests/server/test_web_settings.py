@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.server.web_page import Page, Staged, off_screen
-from tests.server.web_stub import STATS, Reply, plain
+from tests.server.web_stub import STATS, Reply, Step, plain
 
 
 def options(page: Staged) -> dict[str, object]:
@@ -74,7 +74,7 @@ def test_figures_are_measured_until_they_mean_something(staged: Staged) -> None:
         "drafters": [{"name": "suffix", "n_tokens": 29, "n_accepted": 29, "n_calls": 9}],
     }
     staged.stage.stats = few
-    guessed = [[("word ", "suffix"), ("more ", None)]]
+    guessed: list[Step] = [[("word ", "suffix"), ("more ", None)]]
     staged.stage.reply = Reply(guessed * 2 + plain(*["slow "] * 14) + guessed * 12, delay=0.05)
     staged.send("Go")
     staged.wait(lambda: staged.text("#speed") == "measuring", "too few tokens for a speed")

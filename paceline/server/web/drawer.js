@@ -1,6 +1,6 @@
 // The list of kept conversations: open, rename, delete, take out, bring in.
 import { shorten, titleOf } from "./conversation.js";
-import { byId, element } from "./dom.js";
+import { button, byId, element } from "./dom.js";
 import { MAX_CHARACTERS, MAX_KEPT } from "./shelf.js";
 import { asJson, asMarkdown, download, fileName, readConversations } from "./transfer.js";
 
@@ -51,13 +51,13 @@ export class Drawer {
   #row(entry) {
     const row = element("li");
     row.dataset.id = entry.id;
-    const open = button(entry.title, "", () => this.#open(entry.id));
+    const open = button(entry.title, () => this.#open(entry.id));
     open.className = "title";
     if (entry.id === this.#chat.conversation.id) open.setAttribute("aria-current", "true");
     const date = element("time", "quiet", new Date(entry.updated).toLocaleString());
     date.dateTime = new Date(entry.updated).toISOString();
-    const rename = button("Rename", `Rename ${entry.title}`, () => this.#rename(row, entry));
-    const remove = button("Delete", `Delete ${entry.title}`, () => this.#delete(entry));
+    const rename = button("Rename", () => this.#rename(row, entry), `Rename ${entry.title}`);
+    const remove = button("Delete", () => this.#delete(entry), `Delete ${entry.title}`);
     row.append(open, date, element("div", "actions", rename, remove));
     return row;
   }
@@ -133,12 +133,4 @@ export class Drawer {
     if (kept.length < found.length) return `There is room for ${kept.length} of ${found.length} conversations; delete some first.`;
     return found.length === 1 ? `Imported “${titleOf(found[0])}”.` : `Imported ${found.length} conversations.`;
   }
-}
-
-function button(label, description, act) {
-  const made = element("button", "", label);
-  made.type = "button";
-  if (description) made.setAttribute("aria-label", description);
-  made.addEventListener("click", act);
-  return made;
 }
