@@ -17,6 +17,7 @@ from paceline import __version__
 from paceline.server import embeddings, errors, native, openai
 from paceline.server.middleware import ApiKey, BodyLimit
 from paceline.server.origin import KnownNames, is_this_machine
+from paceline.server.page import PageFiles
 from paceline.server.service import Service
 
 WEB = Path(__file__).parent / "web"
@@ -60,7 +61,8 @@ class Files(Mount):
     """The files of a folder, and no opinion on any other address."""
 
     def __init__(self, prefix: str, folder: Path, public: Public) -> None:
-        super().__init__(prefix or "/", StaticFiles(directory=folder, html=True), name="web")
+        files = PageFiles if folder == WEB else StaticFiles
+        super().__init__(prefix or "/", files(directory=folder, html=True), name="web")
         self._public = public
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

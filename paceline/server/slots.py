@@ -55,6 +55,7 @@ def stats_json(service: Service, status: Status) -> dict[str, Any]:
         ],
         "n_waiting": status.n_waiting,
         "speed": round(service.metrics.tokens_per_second, 2),
+        "n_predicted": service.metrics.totals["predicted_n"],
         "drafters": [drafter_json(stats) for stats in status.drafters],
         "speedup": None if speedup is None else round(speedup, 3),
     }

@@ -61,7 +61,7 @@ class Page:
         self.find("#open-settings").click()
         for name, value in settings.items():
             self.find(f"#{name.replace('_', '-')}").send_keys(value)
-        self.find("#settings button").click()
+        self.find("#close-settings").click()
         self.find("#prompt").click()
 
     def ask(self, text: str) -> str:
@@ -72,7 +72,7 @@ class Page:
         return self.last_reply()
 
     def last_reply(self) -> str:
-        return str(self.script("return [...document.querySelectorAll('article.reply > .body')].at(-1).textContent"))
+        return str(self.script(LAST_REPLY))
 
     def tinted(self) -> list[tuple[str, str]]:
         read = "return [...document.querySelectorAll('#log .tint')].map((t) => [t.dataset.source, t.textContent])"
@@ -89,6 +89,13 @@ class Page:
     def contrast(self, selector: str, foreground: str) -> float:
         return float(self.script(CONTRAST, selector, foreground))
 
+
+# Without the names of languages and the buttons over code.
+LAST_REPLY = """
+    const body = [...document.querySelectorAll("article.reply > .body")].at(-1).cloneNode(true);
+    for (const caption of body.querySelectorAll("figcaption")) caption.remove();
+    return body.textContent;
+"""
 
 # The canvas turns any CSS colour into bytes; the background is the nearest opaque one.
 CONTRAST = """

@@ -66,6 +66,7 @@ STATS: dict[str, Any] = {
     "model": "/models/SmolLM2-135M-Instruct.Q8_0.gguf",
     "speed": 71.25,
     "speedup": 1.428,
+    "n_predicted": 5120,
     "slots": [
         {"id": 0, "busy": True, "n_tokens": 812, "n_ctx": 2048},
         {"id": 1, "busy": False, "n_tokens": 0, "n_ctx": 2048},
@@ -96,6 +97,9 @@ STATS: dict[str, Any] = {
             "acceptance_by_position": [0.83, 0.8, 0.8, 0.75, 0.67, None, 0.5],
         },
     ],
+}
+PROPS: dict[str, Any] = {
+    "default_generation_settings": {"params": {"temperature": 0.8, "top_k": 40, "min_p": 0.05, "max_tokens": -1}}
 }
 
 
@@ -141,6 +145,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_health()
         elif self.path == "/paceline/stats":
             self.send_stats()
+        elif self.path == "/props":
+            self.send_json(200, PROPS)
         elif (WEB / name).is_file():
             self.send_body(200, (WEB / name).read_bytes(), TYPES[Path(name).suffix])
         else:

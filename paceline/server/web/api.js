@@ -46,8 +46,11 @@ export async function health() {
   return { ready: false, progress: body.progress ?? null };
 }
 
-export async function stats() {
-  const response = await request("paceline/stats", { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) });
+export const stats = () => get("paceline/stats");
+export const props = () => get("props");
+
+async function get(path) {
+  const response = await request(path, { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) });
   if (!response.ok) throw await failure(response);
   return response.json();
 }

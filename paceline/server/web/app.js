@@ -1,129 +1,40 @@
-// The page: a chat, and the wiring of everything around it.
+// The page: the wiring of everything on it.
 import * as api from "./api.js";
-import { byId, load, percent, save, share, speed } from "./dom.js";
-import { append, PieceFinder } from "./pieces.js";
-import { requestOptions, setUpSettings, systemMessages } from "./settings.js";
+import { Chat } from "./chat.js";
+import { byId, load, percent, save } from "./dom.js";
+import { Drawer } from "./drawer.js";
+import { showReplyFigures } from "./figures.js";
+import { offerDefaults, offerDrafters, setUpSettings } from "./settings.js";
+import { Shelf } from "./shelf.js";
 import { Monitor, showStats } from "./stats.js";
 import { Transcript } from "./transcript.js";
 
-const NOTES = { length: "stopped at the limit of tokens" };
+const prompt = byId("prompt");
+const shelf = new Shelf();
+const chat = new Chat(new Transcript(), {
+  busyChanged: showBusy,
+  figures: showReplyFigures,
+  cut: () => prompt.focus(), // the button that had it is gone
+  failed: (error) => (error.status === 401 ? monitor.lock() : monitor.recheck()),
+  changed: keep,
+});
+const monitor = new Monitor(showState, (stats) => {
+  showStats(stats);
+  offerDrafters((stats.drafters ?? []).map(({ name }) => name));
+});
 
-class Chat {
-  #messages = load("sessionStorage", "messages", []);
-  #transcript = new Transcript();
-  #running = null; // the AbortController of the reply being streamed
-
-  constructor() {
-    this.unanswered = this.#messages.at(-1)?.role === "user" ? this.#messages.pop().content : "";
-    for (const message of this.#messages) this.#restore(message);
-    byId("announcer").replaceChildren(); // old text is not news
-  }
-
-  get busy() {
-    return this.#running !== null;
-  }
-
-  async send(text) {
-    if (this.#messages.at(-1)?.role === "user") this.#messages.pop(); // it was never answered
-    document.querySelectorAll(".error button").forEach((button) => button.remove());
-    this.#messages.push({ role: "user", content: text });
-    this.#transcript.addUser(text);
-    this.#keep();
-    await this.#reply();
-  }
-
-  stop() {
-    this.#running?.abort();
-  }
-
-  clear() {
-    this.stop();
-    this.#running = null;
-    this.#messages = [];
-    this.#transcript.clear();
-    showFigures(null);
-    this.#keep();
-  }
-
-  async #reply() {
-    const controller = (this.#running = new AbortController());
-    const reply = { role: "assistant", content: "", reasoning: [], pieces: [], timings: null };
-    const view = this.#transcript.addReply();
-    const finder = new PieceFinder();
-    let note = "";
-    let problem = null;
-    showBusy();
-    try {
-      for await (const chunk of api.chat(this.#request(), controller.signal)) {
-        note = this.#take(chunk, reply, view, finder) ?? note;
-      }
-    } catch (error) {
-      if (controller.signal.aborted) note = "stopped";
-      else problem = error;
-    }
-    view.finish(reply.timings, note);
-    if (controller !== this.#running) return; // a new chat has begun meanwhile
-    this.#running = null;
-    if (reply.content) this.#messages.push(reply);
-    if (problem) this.#fail(problem, view);
-    this.#keep();
-    showBusy();
-  }
-
-  #request() {
-    const history = this.#messages.map(({ role, content }) => ({ role, content }));
-    return { messages: [...systemMessages(), ...history], stream: true, timings_per_token: true, ...requestOptions() };
-  }
-
-  #take(chunk, reply, view, finder) {
-    const choice = chunk.choices?.[0];
-    const thought = finder.take(choice?.delta?.reasoning_content, chunk.paceline?.pieces);
-    const said = finder.take(choice?.delta?.content);
-    view.pushReasoning(thought);
-    view.pushContent(said);
-    append(reply.reasoning, thought);
-    append(reply.pieces, said);
-    reply.content += said.map((piece) => piece.text).join("");
-    if (chunk.timings) {
-      reply.timings = chunk.timings;
-      showFigures(chunk.timings);
-    }
-    return NOTES[choice?.finish_reason];
-  }
-
-  #fail(error, view) {
-    const retry = () => {
-      view.remove();
-      byId("prompt").focus(); // the button that had it is gone
-      if (this.#messages.at(-1)?.role === "assistant") this.#messages.pop(); // a part of a reply
-      this.#reply();
-    };
-    view.fail(error.message, retry);
-    if (error.status === 401) monitor.lock();
-    else monitor.recheck();
-  }
-
-  #restore(message) {
-    if (message.role === "user") return this.#transcript.addUser(message.content);
-    const view = this.#transcript.addReply();
-    view.pushReasoning(message.reasoning);
-    view.pushContent(message.pieces);
-    view.finish(message.timings);
-    showFigures(message.timings);
-  }
-
-  #keep() {
-    save("sessionStorage", "messages", this.#messages);
-  }
+function keep(conversation) {
+  const kept = shelf.keep(conversation);
+  if (conversation !== chat.conversation) return;
+  byId("unkept").hidden = kept;
+  save("sessionStorage", "current", conversation.id);
 }
 
-const prompt = byId("prompt");
-const chat = new Chat();
-const monitor = new Monitor(showState, showStats);
-
-function showFigures(timings) {
-  byId("speed").textContent = timings?.predicted_n > 1 ? speed(timings.predicted_per_second) : "–";
-  byId("accepted").textContent = percent(share(timings?.draft_n_accepted, timings?.draft_n));
+function open(conversation) {
+  prompt.value = chat.open(conversation) || prompt.value;
+  byId("unkept").hidden = true;
+  save("sessionStorage", "current", chat.conversation.id);
+  fitPrompt();
 }
 
 function showBusy() {
@@ -143,7 +54,9 @@ function showState(state, progress) {
   byId("send").disabled = !canSend();
   showProgress(progress);
   if (state === "locked") askForKey();
-  else if (state === "ready") byId("unlock").hidden = true;
+  if (state !== "ready") return;
+  byId("unlock").hidden = true;
+  api.props().then(offerDefaults, () => {}); // without them the fields say less
 }
 
 function showProgress(progress) {
@@ -172,19 +85,11 @@ function fitPrompt() {
   prompt.style.blockSize = `${prompt.scrollHeight + prompt.offsetHeight - prompt.clientHeight}px`;
 }
 
-function startNewChat() {
-  chat.clear();
-  showBusy();
-  prompt.focus();
-}
-
 function setUpComposer() {
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
   });
-  prompt.value = chat.unanswered;
-  fitPrompt();
   prompt.addEventListener("input", fitPrompt);
   prompt.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -193,7 +98,7 @@ function setUpComposer() {
   });
   byId("stop").addEventListener("click", () => chat.stop());
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.isComposing && !byId("settings").open) chat.stop();
+    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]")) chat.stop();
   });
 }
 
@@ -230,4 +135,9 @@ setUpUnlock();
 setUpTint();
 setUpSettings();
 setUpStatsPanel();
-byId("new-chat").addEventListener("click", startNewChat);
+new Drawer(shelf, chat, open);
+open(shelf.load(load("sessionStorage", "current", "")) ?? undefined);
+byId("new-chat").addEventListener("click", () => {
+  open();
+  prompt.focus();
+});

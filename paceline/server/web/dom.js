@@ -9,6 +9,21 @@ export function element(tag, className = "", ...children) {
   return node;
 }
 
+/** `act` is called with the button. */
+export function button(label, act, description = label) {
+  const made = element("button", "", label);
+  made.type = "button";
+  if (description !== label) made.setAttribute("aria-label", description);
+  made.addEventListener("click", () => act(made));
+  return made;
+}
+
+/** Takes a node out of the page, and all that follows it. */
+export function removeOnwards(node) {
+  while (node.nextSibling) node.nextSibling.remove();
+  node.remove();
+}
+
 export function load(storage, name, fallback) {
   try {
     return JSON.parse(window[storage].getItem(`paceline.${name}`)) ?? fallback;

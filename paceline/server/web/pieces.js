@@ -37,6 +37,30 @@ export function append(list, pieces) {
   }
 }
 
+/** Where a text was guessed, [from, length, source] each: all that has to be kept beside the text. */
+export function marksOf(pieces) {
+  const marks = [];
+  let at = 0;
+  for (const { text, source } of pieces) {
+    if (source !== null) marks.push([at, text.length, source]);
+    at += text.length;
+  }
+  return marks;
+}
+
+/** The pieces of a text again. Marks that make no sense are passed over. */
+export function piecesOf(text, marks) {
+  const pieces = [];
+  let at = 0;
+  for (const [from, length, source] of marks) {
+    if (from < at || from + length > text.length) continue;
+    append(pieces, [{ text: text.slice(at, from), source: null }, { text: text.slice(from, from + length), source }]);
+    at = from + length;
+  }
+  append(pieces, [{ text: text.slice(at), source: null }]);
+  return pieces;
+}
+
 function cut(pieces, at) {
   const [before, after] = [[], []];
   for (const { text, source } of pieces) {

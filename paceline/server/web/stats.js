@@ -1,7 +1,8 @@
 // What the server tells about itself once a second: drafters, slots, speed.
 import * as api from "./api.js";
-import { byId, count, element, isNumber, percent, share, speed, times } from "./dom.js";
-import { addToLegend, tinted } from "./tints.js";
+import { byId, count, element, isNumber, percent, share, speed } from "./dom.js";
+import { acceptance, showSpeedup } from "./figures.js";
+import { addToLegend, chip } from "./tints.js";
 
 const POLL_MS = 1000;
 const N_POSITIONS = 16;
@@ -74,7 +75,7 @@ export function showStats(stats) {
   shown = news;
   byId("model").textContent = baseName(stats.model ?? "");
   byId("model").title = stats.model ?? "";
-  byId("speedup").textContent = times(stats.speedup);
+  showSpeedup(stats);
   byId("server-speed").textContent = `All slots together: ${speed(stats.speed)} tokens/s`;
   showDrafters(stats.drafters ?? []);
   byId("slots").replaceChildren(...(stats.slots ?? []).map(slotRow));
@@ -89,12 +90,12 @@ function showDrafters(drafters) {
 }
 
 function drafterRow(drafter) {
-  const accepted = share(drafter.n_accepted, drafter.n_tokens);
-  const head = element("div", "head", tinted(drafter.name, drafter.name), element("strong", "", percent(accepted)));
+  const accepted = acceptance(drafter.n_accepted, drafter.n_tokens);
+  const head = element("div", "head", chip(drafter.name), element("strong", "", accepted));
   const numbers =
     `${count(drafter.n_accepted)} of ${count(drafter.n_tokens)} tokens accepted, ` +
     `drafted in ${count(drafter.n_drafts)} of ${count(drafter.n_calls)} calls`;
-  const row = element("div", "drafter", head, bar(accepted), element("p", "quiet", numbers));
+  const row = element("div", "drafter", head, bar(share(drafter.n_accepted, drafter.n_tokens)), element("p", "quiet", numbers));
   row.dataset.tint = head.firstChild.dataset.tint;
   const positions = (drafter.acceptance_by_position ?? []).slice(0, N_POSITIONS);
   if (positions.length) row.append(positionBars(positions));

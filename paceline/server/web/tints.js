@@ -1,33 +1,44 @@
 // One colour per drafter, the same on every visit. style.css has a hue for each number.
 import { byId, element } from "./dom.js";
+import { node } from "./tree.js";
 
-const TINTS = {
-  "ngram-simple": 1,
-  "ngram-map-k": 2,
-  "ngram-map-k4v": 3,
-  "ngram-mod": 4,
-  "ngram-cache": 5,
-  suffix: 6,
-  grammar: 7,
-};
+const TINTS = new Map([
+  ["ngram-simple", 1],
+  ["ngram-map-k", 2],
+  ["ngram-map-k4v", 3],
+  ["ngram-mod", 4],
+  ["ngram-cache", 5],
+  ["suffix", 6],
+  ["grammar", 7],
+]);
 const DRAFT_MODEL = 0;
 const OTHER = 8;
+const LONGEST_LEGEND = 24;
 
 const known = new Set();
 
 function tintOf(source) {
-  return source.startsWith("draft-") ? DRAFT_MODEL : (TINTS[source] ?? OTHER);
+  return source.startsWith("draft-") ? DRAFT_MODEL : (TINTS.get(source) ?? OTHER);
 }
 
-export function tinted(source, ...children) {
-  const node = element("span", "tint", ...children);
-  node.dataset.tint = tintOf(source);
-  node.dataset.source = source;
-  return node;
+/** Guessed text, as nodes of the tree. The space before a word stays plain: easier on the eye. */
+export function guess(source, text) {
+  const word = text.replace(/^ (?=\S)/, "");
+  const about = { class: "tint", "data-tint": tintOf(source), "data-source": source, title: `guessed by ${source}` };
+  const span = node("span", about, [word]);
+  return word === text ? [span] : [" ", span];
+}
+
+/** A drafter's name in its colour. */
+export function chip(source) {
+  const name = element("span", "tint", source);
+  name.dataset.tint = tintOf(source);
+  name.dataset.source = source;
+  return name;
 }
 
 export function addToLegend(source) {
-  if (known.has(source)) return;
+  if (known.has(source) || known.size >= LONGEST_LEGEND) return;
   known.add(source);
-  byId("legend").append(element("li", "", tinted(source, source)));
+  byId("legend").append(element("li", "", chip(source)));
 }
