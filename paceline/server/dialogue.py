@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import ConfigError, PromptError
-from paceline.server.schema import ChatBody, ContentPart, Message, MessageToolCall, NamedTool, TemplateBody
+from paceline.server.schema import ChatBody, Message, NamedTool, TemplateBody
 from paceline.server.text_request import utf8
 from paceline.text.chat import ChatTemplate
 from paceline.text.reasoning import opens_thoughts
-from paceline.text.tools import call_schema, instructions, knows_tools
+from paceline.text.tools import call_schema
 
 KEPT_IN_CONTENT = ("none", "deepseek-legacy")
+TEXTS = ("text", "input_text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,48 @@ class Conversation:
 def converse(template: ChatTemplate, body: TemplateBody, defaults: Mapping[str, Any]) -> Conversation:
     """`defaults` are the template's variables that the server's command line sets."""
     offered = offered_tools(body)
-    messages = [template_message(message) for message in body.messages]
-    if offered and not knows_tools(template.source):
-        messages = with_system(messages, instructions(offered))
-    prompt = template.render(messages, tools=offered or None, **{**defaults, **variables(body)})
+    begun = continued(body)
+    prompt = template.render(
+        [template_message(message) for message in body.messages],
+        tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
+        add_generation_prompt=body.add_generation_prompt is not False,
+        begun=begun,
+        **variables(body, defaults),
+    )
     names = tuple(tool["function"]["name"] for tool in offered)
     return Conversation(utf8(prompt), names, forced_call(body, offered), opens_thoughts(prompt))
 
 
-def variables(body: TemplateBody) -> dict[str, Any]:
+def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What templates read beside the messages."""
-    given = dict(body.chat_template_kwargs or {})
-    for name in ("messages", "tools"):
-        if name in given:
-            raise ConfigError(f"chat_template_kwargs cannot set {name!r}; it is a field of its own")
-    if body.reasoning_effort is not None:
-        given.setdefault("reasoning_effort", body.reasoning_effort)
-        given.setdefault("enable_thinking", body.reasoning_effort != "none")
-    if body.add_generation_prompt is not None:
-        given["add_generation_prompt"] = body.add_generation_prompt
+    given = {**defaults, **(body.chat_template_kwargs or {})}
+    if isinstance(given.get("enable_thinking"), str):
+        raise ConfigError('enable_thinking in chat_template_kwargs is true or false, not a text')
+    if body.reasoning_effort == "none":
+        given.pop("reasoning_effort", None)
+        given.setdefault("enable_thinking", False)
+    elif body.reasoning_effort:
+        given["reasoning_effort"] = body.reasoning_effort
     return given
+
+
+def continued(body: TemplateBody, *, prefill: bool = True) -> str | None:
+    """Which part of the last message the answer goes on with, if any."""
+    last = body.messages[-1]
+    asked = body.continue_final_message
+    if asked not in (True, "content", "reasoning_content"):
+        if not prefill or last.role != "assistant":
+            return None
+        if len(body.messages) > 1 and body.messages[-2].role == "assistant":
+            raise ConfigError("two assistant messages at the end: only one can be continued")
+        asked = True
+    elif body.add_generation_prompt is not False:
+        raise ConfigError("continue_final_message goes with add_generation_prompt: false")
+    if last.role == "assistant" and last.tool_calls:
+        raise ConfigError("an assistant message with tool calls cannot be continued")
+    if isinstance(asked, str):
+        return asked
+    return "reasoning_content" if last.reasoning_content and not last.content else "content"
 
 
 def keeps_thoughts(body: ChatBody, default: str) -> bool:
@@ -87,38 +109,12 @@ def forced_call(body: TemplateBody, offered: Sequence[dict[str, Any]]) -> dict[s
 
 
 def template_message(message: Message) -> dict[str, Any]:
-    """As templates expect it: content is text, arguments are objects."""
-    out: dict[str, Any] = {"role": message.role, "content": content_text(message.content)}
-    for name in ("name", "reasoning_content", "tool_call_id"):
-        if (value := getattr(message, name)) is not None:
-            out[name] = value
-    if message.tool_calls:
-        out["tool_calls"] = [template_call(call) for call in message.tool_calls]
+    """As OpenAI has it; parts must be texts."""
+    if isinstance(message.content, list):
+        for part in message.content:
+            if part.text is None or part.type not in TEXTS:
+                raise PromptError(f"a content part of type {part.type!r}: this server reads text only")
+    out = message.model_dump(exclude_none=True)
+    if isinstance(message.content, list):
+        out["content"] = [{"type": "text", "text": part.text} for part in message.content]
     return out
-
-
-def content_text(content: str | list[ContentPart] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    for part in content:
-        if part.text is None or part.type not in ("text", "input_text", "output_text"):
-            raise PromptError(f"a content part of type {part.type!r}: this server reads text only")
-    return "".join(part.text or "" for part in content)
-
-
-def template_call(call: MessageToolCall) -> dict[str, Any]:
-    arguments: Any = call.function.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = call.function.arguments
-    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
-
-
-def with_system(messages: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
-    """The text joins the system message, or becomes it."""
-    if messages and messages[0]["role"] == "system":
-        first = {**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}
-        return [first, *messages[1:]]
-    return [{"role": "system", "content": text}, *messages]

@@ -1,0 +1,162 @@
+"""What a chat template can take, found by trying it. Knows the shapes of messages; nothing of HTTP or tokens.
+
+The names are llama-server's, which tells them in /props; what they lead to is in `messages.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.errors import PromptError
+from paceline.text.jinja import Program
+from paceline.text.traces import traced, tracing
+
+USER = {"role": "user", "content": "A question"}
+ANSWER = {"role": "assistant", "content": "An answer"}
+THOUGHT = "<A THOUGHT FROM LONG AGO>"
+PARAMETERS = {
+    "type": "object",
+    "properties": {"arg": {"type": "string", "description": "What it is about"}},
+    "required": ["arg"],
+}
+TOOL = {
+    "name": "tool",
+    "type": "function",
+    "function": {"name": "tool1", "description": "What it does", "parameters": PARAMETERS},
+}
+ARGUMENTS = {"arg": "value"}
+ARGUMENTS_TEXT = '{"arg": "value"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    supports_string_content: bool = True
+    supports_typed_content: bool = False
+    supports_tools: bool = True
+    supports_tool_calls: bool = True
+    supports_parallel_tool_calls: bool = True
+    supports_system_role: bool = True
+    supports_preserve_reasoning: bool = False
+    supports_reasoning_effort: bool = False
+    supports_object_arguments: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A template run once. `prompt` is None where it failed."""
+
+    messages: Any
+    tools: Any
+    variables: Mapping[str, Any]
+    prompt: str | None
+
+
+class Trials:
+    def __init__(self, source: str) -> None:
+        self._program: Program = tracing(source)
+
+    def run(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), **variables: Any) -> Trial:
+        given = {name: traced(value) for name, value in variables.items()}
+        trial = Trial(traced(messages), traced(tools), given, None)
+        fixed = {"bos_token": "", "eos_token": "", "add_generation_prompt": True}
+        with suppress(PromptError):
+            prompt = self._program.run({**fixed, **given, "messages": trial.messages, "tools": trial.tools})
+            return Trial(trial.messages, trial.tools, given, prompt)
+        return trial
+
+
+def capabilities(source: str) -> Capabilities:
+    trials = Trials(source)
+    takes_text, takes_parts = contents(trials)
+    tools, calls, objects = tool_use(trials)
+    return Capabilities(
+        supports_string_content=takes_text,
+        supports_typed_content=takes_parts,
+        supports_tools=tools,
+        supports_tool_calls=calls,
+        supports_parallel_tool_calls=parallel_calls(trials, ARGUMENTS if objects else ARGUMENTS_TEXT),
+        supports_system_role=system_role(trials),
+        supports_preserve_reasoning=old_thoughts(trials),
+        supports_reasoning_effort=effort(trials),
+        supports_object_arguments=objects,
+    )
+
+
+def contents(trials: Trials) -> tuple[bool, bool]:
+    """Whether a message's content may be a text, and whether a list of parts."""
+    marker = "A MARKED TEXT"
+    trial = trials.run([{"role": "user", "content": marker}])
+    content = dict.get(trial.messages[0], "content")
+    as_text = trial.prompt is not None and (marker in trial.prompt or not content.as_list)
+    as_parts = bool(content.as_list)
+    if content.tested_for_text:
+        trial = trials.run([{"role": "user", "content": []}])
+        as_parts |= trial.prompt is not None and dict.get(trial.messages[0], "content").as_list
+    return as_text, as_parts
+
+
+def system_role(trials: Trials) -> bool:
+    trial = trials.run([{"role": "system", "content": "An order"}, USER])
+    return bool(dict.get(trial.messages[0], "content").used)
+
+
+def called(*arguments: Any) -> list[dict[str, Any]]:
+    """A chat in which the tool was called with these, at once."""
+    calls = [
+        {"id": f"call{n:05}", "type": "function", "function": {"name": "tool1", "arguments": each}}
+        for n, each in enumerate(arguments, 1)
+    ]
+    result = {"role": "tool", "content": "A result", "tool_call_id": "call00001"}
+    return [USER, {"role": "assistant", "content": "", "tool_calls": calls}, result, ANSWER, USER]
+
+
+def tool_use(trials: Trials) -> tuple[bool, bool, bool]:
+    """Whether tools are shown, whether calls of them are, and whether a call's arguments may be an object."""
+    trial = trials.run(called(ARGUMENTS), [TOOL])
+    if trial.prompt is not None:
+        tools, calls, objects = shown(trial)
+        if objects:
+            return tools, calls, True
+    trial = trials.run(called(ARGUMENTS_TEXT), [TOOL])
+    if trial.prompt is None:
+        return False, False, False
+    tools, calls, _ = shown(trial)
+    return tools, calls, False
+
+
+def shown(trial: Trial) -> tuple[bool, bool, bool]:
+    name = dict.get(dict.get(trial.tools[0], "function"), "name")
+    calls = dict.get(trial.messages[1], "tool_calls")
+    arguments = dict.get(dict.get(calls[0], "function"), "arguments")
+    argument = dict.get(arguments, "arg") if isinstance(arguments, dict) else arguments
+    return bool(name.used), bool(calls.used), bool(calls.used and argument.used and isinstance(arguments, dict))
+
+
+def parallel_calls(trials: Trials, arguments: Any) -> bool:
+    trial = trials.run(called(arguments, arguments), [TOOL])
+    second = dict.get(trial.messages[1], "tool_calls")[1]
+    return trial.prompt is not None and bool(dict.get(second, "function").used)
+
+
+def old_thoughts(trials: Trials) -> bool:
+    """Whether thoughts of earlier turns stay in the prompt when asked for."""
+    chat = [USER, {**ANSWER, "reasoning_content": THOUGHT}, USER, {**ANSWER, "reasoning_content": "Hm"}, USER]
+    prompt = trials.run(chat, enable_thinking=True, **preserving(True)).prompt
+    return prompt is not None and THOUGHT in prompt
+
+
+def effort(trials: Trials) -> bool:
+    return bool(trials.run([USER], enable_thinking=True, **efforts("low")).variables["reasoning_effort"].used)
+
+
+def preserving(preserve: bool) -> dict[str, Any]:
+    """The names under which templates ask whether thoughts of earlier turns stay."""
+    dropping = dict.fromkeys(("clear_thinking", "truncate_history_thinking", "drop_thinking"), not preserve)
+    return {"preserve_thinking": preserve, **dropping}
+
+
+def efforts(level: str) -> dict[str, Any]:
+    return dict.fromkeys(("reasoning_effort", "reasoning_strength"), level)

@@ -1,0 +1,148 @@
+"""Jinja as chat templates use it, in jinja2's sandbox. Knows programs and variables; nothing of messages or tokens.
+
+A template comes with the model file, so it is a stranger's program. The sandbox allows no underscore attributes, no
+change to what it is given, no `range` beyond 100,000; and here its output is bounded. Not bounded are time and memory
+without output: nested loops that print nothing, macros that call themselves twice, 'x' * 10**10.
+
+Where llama.cpp's own jinja is milder than jinja2, this one is too, since that is where templates are tried today:
+nothing (none or undefined) prints as nothing, is nothing when added to a text, and has attributes that are nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from jinja2 import ChainableUndefined, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, LoopControlExtension
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from paceline.errors import ConfigError, PromptError
+
+MAX_CHARS = 64 * 2**20
+
+
+class Program:
+    """A template, compiled once; `run` may be called from any thread."""
+
+    def __init__(self, source: str, environment: ImmutableSandboxedEnvironment | None = None) -> None:
+        self.source = source
+        try:
+            self._template = (environment or ENVIRONMENT).from_string(source)
+        except TemplateSyntaxError as error:
+            raise ConfigError(f"the chat template is broken in line {error.lineno}: {one_line(error)}") from error
+        except Exception as error:  # too deep, too large: Python's compiler has errors of its own
+            raise ConfigError(f"the chat template is broken: {one_line(error)}") from error
+
+    def run(self, variables: Mapping[str, Any]) -> str:
+        try:
+            return self._generate(variables)
+        except Refusal as error:
+            raise PromptError(f"the chat template refuses these messages: {one_line(error)}") from error
+        except SecurityError as error:
+            raise PromptError(f"the chat template tries what it must not: {one_line(error)}") from error
+        except Exception as error:  # a template is a program: whatever it stumbles over ends this request only
+            raise PromptError(f"the chat template failed on these messages: {one_line(error)}") from error
+
+    def _generate(self, variables: Mapping[str, Any]) -> str:
+        n_chars, parts = 0, []
+        for part in self._template.generate(dict(variables)):
+            n_chars += len(part)
+            if n_chars > MAX_CHARS:
+                raise SecurityError(f"it writes more than {MAX_CHARS} characters")
+            parts.append(part)
+        return "".join(parts)
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Hugging Face's settings. Adding goes through here, since templates add what may be missing."""
+
+    intercepted_binops = frozenset({"+"})
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=ChainableUndefined,
+            finalize=printed,
+            extensions=[GenerationTag, LoopControlExtension],
+        )
+        self.filters |= {"tojson": tojson, "default": default, "d": default}
+        self.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if isinstance(left, str) != isinstance(right, str):
+            return text_of(left) + text_of(right)
+        return super().call_binop(context, operator, left, right)
+
+
+class Refusal(TemplateError):
+    """The template called raise_exception."""
+
+
+class GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's words for training; for a prompt it is only a scope."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=lineno)
+
+
+def now() -> datetime:
+    return datetime.now()
+
+
+def raise_exception(message: str) -> None:
+    raise Refusal(message)
+
+
+def strftime_now(form: str) -> str:
+    return now().strftime(form)
+
+
+def printed(value: Any) -> Any:
+    return "" if value is None else value
+
+
+def text_of(value: Any) -> str:
+    return "" if value is None or isinstance(value, Undefined) else str(value)
+
+
+def default(value: Any, instead: Any = "", boolean: bool = False) -> Any:
+    missing = not value if boolean else value is None or isinstance(value, Undefined)
+    return instead if missing else value
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Plain JSON: jinja2's own filter escapes <, >, & and ' for HTML, which no model was trained on."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys, default=nothing
+    )
+
+
+def nothing(value: Any) -> None:
+    """JSON for what is missing."""
+    if not isinstance(value, Undefined):
+        raise TypeError(f"there is no JSON for a {type(value).__name__}")
+
+
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+ENVIRONMENT = Sandbox()

@@ -1,0 +1,129 @@
+"""What a template reads of what it is given: values that note their use. Knows jinja; nothing of chats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from functools import wraps
+from typing import Any
+
+from paceline.text.jinja import Program, Sandbox
+
+
+class Trace:
+    """Whether a value was read, and whether as a list or by a test for texts."""
+
+    used = False
+    as_list = False
+    tested_for_text = False
+
+
+class TracedText(Trace, str):
+    """Not a list of characters: no template means that."""
+
+    def __iter__(self) -> Iterator[str]:
+        self.used = self.as_list = True
+        raise TypeError("a text is not a list")
+
+
+class TracedList(Trace, list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        self.used = self.as_list = True
+        return super().__iter__()
+
+
+class TracedDict(Trace, dict[str, Any]):
+    def __iter__(self) -> Iterator[str]:
+        self.used = self.as_list = True
+        return super().__iter__()
+
+    def items(self) -> ItemsView[str, Any]:
+        self._values_are_used()
+        return super().items()
+
+    def values(self) -> ValuesView[Any]:
+        self._values_are_used()
+        return super().values()
+
+    def _values_are_used(self) -> None:
+        for value in super().values():
+            note(value)
+
+
+def traced(value: Any) -> Any:
+    """The same value, all through."""
+    if isinstance(value, str):
+        return TracedText(value)
+    if isinstance(value, Mapping):
+        return TracedDict({name: traced(inner) for name, inner in value.items()})
+    if isinstance(value, Sequence):
+        return TracedList([traced(inner) for inner in value])
+    return value
+
+
+def note(value: Any, *, deep: bool = False) -> None:
+    if not isinstance(value, Trace):
+        return
+    value.used = True
+    if deep and isinstance(value, TracedDict):
+        for inner in dict.values(value):
+            note(inner, deep=True)
+    if deep and isinstance(value, TracedList):
+        for inner in list.__iter__(value):
+            note(inner, deep=True)
+
+
+class TracingSandbox(Sandbox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = {name: _noting(work, _filter_marks(name)) for name, work in self.filters.items()}
+        self.tests = {name: _noting(work, _test_marks(name)) for name, work in self.tests.items()}
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self._read(obj, super().getattr(obj, attribute))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, Trace) and isinstance(argument, int | slice):
+            obj.as_list = True
+        return self._read(obj, super().getitem(obj, argument))
+
+    def _read(self, obj: Any, found: Any) -> Any:
+        note(obj)
+        note(found)
+        return found
+
+
+def _filter_marks(name: str) -> Callable[[Trace], None]:
+    def marks(value: Trace) -> None:
+        note(value, deep=name in ("tojson", "string"))
+        value.as_list |= name == "selectattr"
+
+    return marks
+
+
+def _test_marks(name: str) -> Callable[[Trace], None]:
+    def marks(value: Trace) -> None:
+        note(value)
+        value.tested_for_text |= name == "string"
+
+    return marks
+
+
+def _noting(work: Callable[..., Any], marks: Callable[[Trace], None]) -> Callable[..., Any]:
+    """A filter or test that marks what it is applied to, which some get after the environment."""
+
+    @wraps(work)
+    def noting(*args: Any, **options: Any) -> Any:
+        for value in args[:2]:
+            if isinstance(value, Trace):
+                marks(value)
+                break
+        return work(*args, **options)
+
+    return noting
+
+
+def tracing(source: str) -> Program:
+    return Program(source, TRACING)
+
+
+TRACING = TracingSandbox()
