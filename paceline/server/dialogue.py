@@ -46,7 +46,7 @@ def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]
     """What templates read beside the messages."""
     given = {**defaults, **(body.chat_template_kwargs or {})}
     if isinstance(given.get("enable_thinking"), str):
-        raise ConfigError('enable_thinking in chat_template_kwargs is true or false, not a text')
+        raise ConfigError("enable_thinking in chat_template_kwargs is true or false, not a text")
     if body.reasoning_effort == "none":
         given.pop("reasoning_effort", None)
         given.setdefault("enable_thinking", False)

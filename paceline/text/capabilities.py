@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.errors import PromptError
 from paceline.text.jinja import Program
-from paceline.text.traces import traced, tracing
+from paceline.text.traces import inside, traced, tracing
 
 USER = {"role": "user", "content": "A question"}
 ANSWER = {"role": "assistant", "content": "An answer"}
@@ -28,6 +28,7 @@ TOOL = {
     "function": {"name": "tool1", "description": "What it does", "parameters": PARAMETERS},
 }
 ARGUMENTS = {"arg": "value"}
+EFFORTS = ("reasoning_effort", "reasoning_strength")
 ARGUMENTS_TEXT = '{"arg": "value"}'
 
 
@@ -89,18 +90,18 @@ def contents(trials: Trials) -> tuple[bool, bool]:
     """Whether a message's content may be a text, and whether a list of parts."""
     marker = "A MARKED TEXT"
     trial = trials.run([{"role": "user", "content": marker}])
-    content = dict.get(trial.messages[0], "content")
+    content = inside(trial.messages, 0, "content")
     as_text = trial.prompt is not None and (marker in trial.prompt or not content.as_list)
     as_parts = bool(content.as_list)
     if content.tested_for_text:
         trial = trials.run([{"role": "user", "content": []}])
-        as_parts |= trial.prompt is not None and dict.get(trial.messages[0], "content").as_list
+        as_parts |= trial.prompt is not None and inside(trial.messages, 0, "content").as_list
     return as_text, as_parts
 
 
 def system_role(trials: Trials) -> bool:
     trial = trials.run([{"role": "system", "content": "An order"}, USER])
-    return bool(dict.get(trial.messages[0], "content").used)
+    return bool(inside(trial.messages, 0, "content").used)
 
 
 def called(*arguments: Any) -> list[dict[str, Any]]:
@@ -128,17 +129,16 @@ def tool_use(trials: Trials) -> tuple[bool, bool, bool]:
 
 
 def shown(trial: Trial) -> tuple[bool, bool, bool]:
-    name = dict.get(dict.get(trial.tools[0], "function"), "name")
-    calls = dict.get(trial.messages[1], "tool_calls")
-    arguments = dict.get(dict.get(calls[0], "function"), "arguments")
-    argument = dict.get(arguments, "arg") if isinstance(arguments, dict) else arguments
-    return bool(name.used), bool(calls.used), bool(calls.used and argument.used and isinstance(arguments, dict))
+    name = inside(trial.tools, 0, "function", "name")
+    calls = inside(trial.messages, 1, "tool_calls")
+    arguments = inside(calls, 0, "function", "arguments")
+    an_object = isinstance(arguments, dict) and inside(arguments, "arg").used
+    return bool(name.used), bool(calls.used), bool(calls.used and an_object)
 
 
 def parallel_calls(trials: Trials, arguments: Any) -> bool:
     trial = trials.run(called(arguments, arguments), [TOOL])
-    second = dict.get(trial.messages[1], "tool_calls")[1]
-    return trial.prompt is not None and bool(dict.get(second, "function").used)
+    return trial.prompt is not None and bool(inside(trial.messages, 1, "tool_calls", 1, "function").used)
 
 
 def old_thoughts(trials: Trials) -> bool:
@@ -149,7 +149,8 @@ def old_thoughts(trials: Trials) -> bool:
 
 
 def effort(trials: Trials) -> bool:
-    return bool(trials.run([USER], enable_thinking=True, **efforts("low")).variables["reasoning_effort"].used)
+    trial = trials.run([USER], enable_thinking=True, **efforts("low"))
+    return any(trial.variables[name].used for name in EFFORTS)
 
 
 def preserving(preserve: bool) -> dict[str, Any]:
@@ -159,4 +160,5 @@ def preserving(preserve: bool) -> dict[str, Any]:
 
 
 def efforts(level: str) -> dict[str, Any]:
-    return dict.fromkeys(("reasoning_effort", "reasoning_strength"), level)
+    """The names under which templates ask how hard to think."""
+    return dict.fromkeys(EFFORTS, level)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any
 
 from paceline.errors import PromptError
 from paceline.text.capabilities import Capabilities, capabilities, efforts, preserving
-from paceline.text.families import DEEPSEEK_4, GEMMA_4, GEMMA_4_OLD, GPT_OSS, PLAIN, begun_turn, family_of
+from paceline.text.families import GEMMA_4, GEMMA_4_OLD, GPT_OSS, PLAIN, begun_turn, family_of
 from paceline.text.jinja import Program, now
 from paceline.text.messages import Message, fitted, joined_parts, shaped, shaped_tool, trimmed
 from paceline.text.thoughts import Thoughts, thoughts_of
@@ -101,15 +101,15 @@ class ChatTemplate:
         chat = self._family.change(fitted(chat, self.capabilities, developer=self._family is GPT_OSS))
         prompt = self._run(chat, variables, opening=add_generation_prompt and not begun)
         prompt = self._amended(prompt, opening=add_generation_prompt and not begun)
-        if unfinished is None or list(unfinished) == ["role", "content"] and not unfinished["content"]:
+        if unfinished is None or (list(unfinished) == ["role", "content"] and not unfinished["content"]):
             return prompt
         opening = self._opening(chat, variables)
         return prompt + self._turn(prompt, opening, unfinished, thinking=begun == "reasoning_content")
 
     def _variables(self, tools: Sequence[Mapping[str, Any]] | None, extra: Mapping[str, Any]) -> dict[str, Any]:
         today = now()
-        variables = {"datetime": today.strftime("%b %d %Y"), "date_string": today.strftime("%d %b %Y")}
-        variables |= {"preserve_reasoning": True, "enable_thinking": self.thinks, **extra}
+        dates = {"datetime": today.strftime("%b %d %Y"), "date_string": today.strftime("%d %b %Y")}
+        variables: dict[str, Any] = {**dates, "preserve_reasoning": True, "enable_thinking": self.thinks, **extra}
         named: dict[str, Any] = {}
         if isinstance(variables["preserve_reasoning"], bool):
             named |= preserving(variables["preserve_reasoning"])
@@ -136,7 +136,8 @@ class ChatTemplate:
     def _opening(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
         """What an answer begins with."""
         without, having = (self._run(messages, variables, opening=opening) for opening in (False, True))
-        return having[len(commonprefix((without, having))) :]
+        n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(without, having, strict=False)))
+        return having[n_same:]
 
     def _turn(self, prompt: str, opening: str, message: Message, *, thinking: bool) -> str:
         if self._family is not PLAIN:

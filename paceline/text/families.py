@@ -180,9 +180,7 @@ FAMILIES: Sequence[Family] = (
     ),
     Family(("<|tool_list_start|>", "<|tool_list_end|>"), turn=LFM_TURN, change=thinking_field),
     Family(("List of tools: [",), ("<|tool_list_start|>",), turn=LFM_TURN, change=thinking_field),
-    Family(
-        ("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",), turn="assistant<|role_sep|>\n", thinks=False
-    ),
+    Family(("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",), turn="assistant<|role_sep|>\n", thinks=False),
     MINIMAX,
     Family(("dsml_token", "DSML", "function_calls"), turn=("<｜Assistant｜><think>", "</think>")),
     DEEPSEEK_4,
@@ -200,7 +198,8 @@ def family_of(source: str) -> Family:
 
 def begun_turn(family: Family, opening: str, message: Message, *, thinking: bool) -> str:
     """A turn as far as it goes. `opening` is what the template begins one with; `thinking` that it ends in thoughts."""
-    thought, said = message.get("reasoning_content", ""), joined_parts(message["content"], "\n\n")
+    thought: str = message.get("reasoning_content", "")
+    said = joined_parts(message["content"], "\n\n")
     if isinstance(family.turn, str):
         return family.turn + said
     assert family.turn

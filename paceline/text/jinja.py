@@ -5,13 +5,14 @@ change to what it is given, no `range` beyond 100,000; and here its output is bo
 without output: nested loops that print nothing, macros that call themselves twice, 'x' * 10**10.
 
 Where llama.cpp's own jinja is milder than jinja2, this one is too, since that is where templates are tried today:
-nothing (none or undefined) prints as nothing, is nothing when added to a text, and has attributes that are nothing.
+nothing (none or undefined) prints as nothing, is nothing when added to a text, and has attributes that are nothing; a
+template may append to lists of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -51,7 +52,7 @@ class Program:
 
     def _generate(self, variables: Mapping[str, Any]) -> str:
         n_chars, parts = 0, []
-        for part in self._template.generate(dict(variables)):
+        for part in self._template.generate({name: given(value) for name, value in variables.items()}):
             n_chars += len(part)
             if n_chars > MAX_CHARS:
                 raise SecurityError(f"it writes more than {MAX_CHARS} characters")
@@ -68,17 +69,42 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            undefined=ChainableUndefined,
+            undefined=Missing,
             finalize=printed,
             extensions=[GenerationTag, LoopControlExtension],
         )
-        self.filters |= {"tojson": tojson, "default": default, "d": default}
+        self.filters |= {"tojson": tojson, "default": default, "d": default, "safe": text_of}
         self.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return (type(obj) is list and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, str) != isinstance(right, str):
             return text_of(left) + text_of(right)
         return super().call_binop(context, operator, left, right)
+
+
+class Given(list[Any]):
+    """A list from outside, which no template may change."""
+
+
+def given(value: Any) -> Any:
+    """The same value with all its lists marked."""
+    if type(value) is list:
+        return Given(map(given, value))
+    return {name: given(inner) for name, inner in value.items()} if type(value) is dict else value
+
+
+class Missing(ChainableUndefined):
+    """What is not there has no items, and is an empty text to those who ask it for one."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "items":
+            return tuple
+        if name in ("strip", "lower", "upper", "title", "capitalize"):
+            return str
+        return super().__getattr__(name)
 
 
 class Refusal(TemplateError):
@@ -130,14 +156,17 @@ def tojson(
 ) -> str:
     """Plain JSON: jinja2's own filter escapes <, >, & and ' for HTML, which no model was trained on."""
     return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys, default=nothing
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys, default=plain
     )
 
 
-def nothing(value: Any) -> None:
-    """JSON for what is missing."""
-    if not isinstance(value, Undefined):
-        raise TypeError(f"there is no JSON for a {type(value).__name__}")
+def plain(value: Any) -> Any:
+    """JSON for what is missing, and for what filters such as `map` make."""
+    if isinstance(value, Undefined):
+        return None
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"there is no JSON for a {type(value).__name__}")
 
 
 def one_line(error: BaseException) -> str:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from os.path import commonprefix
 from typing import Any
 
 from paceline.errors import PromptError
@@ -64,17 +63,19 @@ def at_the_end(render: Render, found: Thoughts) -> Thoughts:
     off, on = (attempt(render, [ASKED], True, thinking) for thinking in (False, True))
     if off is None or on is None or off == on:
         return found
-    n_same = len(commonprefix((off, on)))
     if off.startswith(on):
-        return closed_when_off(off, off[n_same:], found)
+        return closed_when_off(off, off.removeprefix(on), found)
     if on.startswith(off):
-        return found if found.start else replace(found, start=on[n_same:], supported=True)
+        return found if found.start else replace(found, start=on.removeprefix(off), supported=True)
     return extended(off, on, found)
 
 
 def closed_when_off(off: str, closing: str, found: Thoughts) -> Thoughts:
     if found.end or not closing.strip():
         return found
+    tags = re.findall(TAG, closing)
+    if len(tags) == 2:
+        return Thoughts(tags[0], tags[1], True)
     *_, before, last = ["", "", *re.findall(TAG, off)]
     start = before if last == closing.strip() else found.start
     return Thoughts(start, closing, True)

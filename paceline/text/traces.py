@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -36,11 +36,16 @@ class TracedDict(Trace, dict[str, Any]):
         self.used = self.as_list = True
         return super().__iter__()
 
-    def items(self) -> ItemsView[str, Any]:
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name, default)
+        note(found)
+        return found
+
+    def items(self) -> Any:
         self._values_are_used()
         return super().items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         self._values_are_used()
         return super().values()
 
@@ -60,6 +65,19 @@ def traced(value: Any) -> Any:
     return value
 
 
+def untraced(value: Any) -> Any:
+    if isinstance(value, TracedDict):
+        return {name: untraced(inner) for name, inner in dict.items(value)}
+    return [untraced(inner) for inner in list.__iter__(value)] if isinstance(value, TracedList) else value
+
+
+def inside(value: Any, *path: Any) -> Any:
+    """A value within, without a note of it."""
+    for step in path:
+        value = dict.__getitem__(value, step) if isinstance(value, dict) else list.__getitem__(value, step)
+    return value
+
+
 def note(value: Any, *, deep: bool = False) -> None:
     if not isinstance(value, Trace):
         return
@@ -75,8 +93,11 @@ def note(value: Any, *, deep: bool = False) -> None:
 class TracingSandbox(Sandbox):
     def __init__(self) -> None:
         super().__init__()
-        self.filters = {name: _noting(work, _filter_marks(name)) for name, work in self.filters.items()}
-        self.tests = {name: _noting(work, _test_marks(name)) for name, work in self.tests.items()}
+        filters: dict[str, Any] = dict(self.filters)
+        self.filters = {name: _noting(work, _filter_marks(name)) for name, work in filters.items()}
+        tests: dict[str, Any] = dict(self.tests)
+        self.filters["tojson"] = _whole(self.filters["tojson"])
+        self.tests = {name: _noting(work, _test_marks(name)) for name, work in tests.items()}
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         return self._read(obj, super().getattr(obj, attribute))
@@ -94,7 +115,7 @@ class TracingSandbox(Sandbox):
 
 def _filter_marks(name: str) -> Callable[[Trace], None]:
     def marks(value: Trace) -> None:
-        note(value, deep=name in ("tojson", "string"))
+        note(value, deep=name == "string")
         value.as_list |= name == "selectattr"
 
     return marks
@@ -106,6 +127,14 @@ def _test_marks(name: str) -> Callable[[Trace], None]:
         value.tested_for_text |= name == "string"
 
     return marks
+
+
+def _whole(tojson: Callable[..., str]) -> Callable[..., str]:
+    def noting(value: Any, *args: Any, **options: Any) -> str:
+        note(value, deep=True)
+        return tojson(untraced(value), *args, **options)
+
+    return noting
 
 
 def _noting(work: Callable[..., Any], marks: Callable[[Trace], None]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 HELLO = {"role": "user", "content": "What is 2 < 3 & 'so on'?"}
-ORDER = "Answer in German, äh, \"please\".\n"
+ORDER = 'Answer in German, äh, "please".\n'
 
 
 def function(name: str, **more: Any) -> dict[str, Any]:
