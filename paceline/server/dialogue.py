@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.errors import ConfigError, PromptError
 from paceline.server.schema import ChatBody, Message, NamedTool, TemplateBody
 from paceline.server.text_request import utf8
+from paceline.text.builtin import BuiltinTemplate
 from paceline.text.chat import ChatTemplate
+from paceline.text.messages import joined_parts
 from paceline.text.reasoning import opens_thoughts
-from paceline.text.tools import call_schema
+from paceline.text.tools import call_schema, instructions
 
 KEPT_IN_CONTENT = ("none", "deepseek-legacy")
 TEXTS = ("text", "input_text", "output_text")
+
+Template = ChatTemplate | BuiltinTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +31,32 @@ class Conversation:
     thoughts_opened: bool = False
 
 
-def converse(template: ChatTemplate, body: TemplateBody, defaults: Mapping[str, Any]) -> Conversation:
-    """`defaults` are the template's variables that the server's command line sets."""
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What the server's command line says of chats: variables of the template; whether an assistant's message at the
+    end is continued; whether a model whose template has no place for tools is told of them all the same."""
+
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    prefill: bool = True
+    describe_tools: bool = False
+
+
+def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversation:
     offered = offered_tools(body)
-    begun = continued(body)
+    begun = continued(body, prefill=manner.prefill)
+    messages = [template_message(message) for message in body.messages]
+    if offered and manner.describe_tools and not template.capabilities.supports_tools:
+        messages = with_system(messages, instructions(offered))
     prompt = template.render(
-        [template_message(message) for message in body.messages],
+        messages,
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
         add_generation_prompt=body.add_generation_prompt is not False,
         begun=begun,
-        **variables(body, defaults),
+        **variables(body, manner.variables),
     )
     names = tuple(tool["function"]["name"] for tool in offered)
-    return Conversation(utf8(prompt), names, forced_call(body, offered), opens_thoughts(prompt))
+    opened = begun == "reasoning_content" or opens_thoughts(prompt)
+    return Conversation(utf8(prompt), names, forced_call(body, offered), opened)
 
 
 def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +72,7 @@ def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]
     return given
 
 
-def continued(body: TemplateBody, *, prefill: bool = True) -> str | None:
+def continued(body: TemplateBody, *, prefill: bool) -> str | None:
     """Which part of the last message the answer goes on with, if any."""
     last = body.messages[-1]
     asked = body.continue_final_message
@@ -118,3 +135,11 @@ def template_message(message: Message) -> dict[str, Any]:
     if isinstance(message.content, list):
         out["content"] = [{"type": "text", "text": part.text} for part in message.content]
     return out
+
+
+def with_system(messages: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The text joins the system message, or becomes it."""
+    if messages and messages[0]["role"] == "system":
+        first = {**messages[0], "content": f"{joined_parts(messages[0].get('content'))}\n\n{text}"}
+        return [first, *messages[1:]]
+    return [{"role": "system", "content": text}, *messages]

@@ -41,11 +41,16 @@ class ChatTemplate:
     """One model's template, compiled once; `render` may be called from any thread.
 
     A model without a template gets `ChatTemplate(CHATML, bos, eos)`. Where the tokenizer begins every prompt with BOS
-    (`adds_bos`), one that the template writes is left off, or it would be there twice.
+    (`adds_bos`), one that the template writes is left off, or it would be there twice. `tool_source` is the template
+    for chats with tools, of models that have two.
     """
 
-    def __init__(self, source: str, bos: str, eos: str, *, adds_bos: bool = False) -> None:
+    def __init__(
+        self, source: str, bos: str, eos: str, *, adds_bos: bool = False, tool_source: str | None = None
+    ) -> None:
         self.source = source
+        self.tool_source = tool_source
+        self._with_tools = ChatTemplate(tool_source, bos, eos, adds_bos=adds_bos) if tool_source else None
         self._redundant = bos if adds_bos else ""
         self._special_tokens = {"bos_token": bos, "eos_token": eos}
         for check, instead in REPAIRS.items():
@@ -54,13 +59,17 @@ class ChatTemplate:
         self._family = family_of(source)
 
     @classmethod
-    def of(cls, source: str | None, vocab: Vocabulary) -> ChatTemplate:
+    def of(cls, source: str | None, vocab: Vocabulary, tool_source: str | None = None) -> ChatTemplate:
         """With a model's special tokens; the usual one where there is none."""
         bos, eos = (vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos))
-        return cls(source or CHATML, bos, eos, adds_bos=vocab.add_bos)
+        return cls(source or tool_source or CHATML, bos, eos, adds_bos=vocab.add_bos, tool_source=tool_source)
 
     @cached_property
     def capabilities(self) -> Capabilities:
+        return self._with_tools.capabilities if self._with_tools else self._own_capabilities
+
+    @cached_property
+    def _own_capabilities(self) -> Capabilities:
         return capabilities(self._program.source)
 
     @cached_property
@@ -68,7 +77,7 @@ class ChatTemplate:
         """How its model thinks, as far as the template tells."""
 
         def render(messages: Sequence[Mapping[str, Any]], opening: bool, thinking: bool) -> str:
-            fit = fitted([shaped(message) for message in messages], self.capabilities, developer=True)
+            fit = fitted([shaped(message) for message in messages], self._own_capabilities, developer=True)
             return self._run(fit, {"enable_thinking": thinking}, opening=opening)
 
         return thoughts_of(self.source, render)
@@ -90,6 +99,10 @@ class ChatTemplate:
     ) -> str:
         """The prompt for these messages. `begun` says that the last one is to be continued, in its `content` or its
         `reasoning_content`. `extra` are more variables, as in `chat_template_kwargs`."""
+        if tools and self._with_tools:
+            return self._with_tools.render(
+                messages, add_generation_prompt=add_generation_prompt, tools=tools, begun=begun, **extra
+            )
         for name in RESERVED:
             if name in extra:
                 raise PromptError(f"the variable {name!r} of a chat template cannot be set apart from the {name}")
@@ -98,7 +111,7 @@ class ChatTemplate:
         if STEPFUN in self.source:
             chat = [trimmed(message) for message in chat]
         unfinished = chat.pop() if begun and chat else None
-        chat = self._family.change(fitted(chat, self.capabilities, developer=self._family is GPT_OSS))
+        chat = self._family.change(fitted(chat, self._own_capabilities, developer=self._family is GPT_OSS))
         prompt = self._run(chat, variables, opening=add_generation_prompt and not begun)
         prompt = self._amended(prompt, opening=add_generation_prompt and not begun)
         if unfinished is None or (list(unfinished) == ["role", "content"] and not unfinished["content"]):
