@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.errors import PromptError
 from paceline.text.jinja import Program
-from paceline.text.traces import inside, traced, tracing
+from paceline.text.traces import TRACING, inside, traced
 
 USER = {"role": "user", "content": "A question"}
 ANSWER = {"role": "assistant", "content": "An answer"}
@@ -46,7 +46,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Rehearsal:
     """A template run once. `prompt` is None where it failed."""
 
     messages: Any
@@ -55,53 +55,53 @@ class Trial:
     prompt: str | None
 
 
-class Trials:
-    def __init__(self, source: str) -> None:
-        self._program: Program = tracing(source)
+class Rehearsals:
+    def __init__(self, program: Program) -> None:
+        self._program = program.within(TRACING)
 
-    def run(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), **variables: Any) -> Trial:
+    def run(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), **variables: Any) -> Rehearsal:
         given = {name: traced(value) for name, value in variables.items()}
-        trial = Trial(traced(messages), traced(tools), given, None)
+        rehearsal = Rehearsal(traced(messages), traced(tools), given, None)
         fixed = {"bos_token": "", "eos_token": "", "add_generation_prompt": True}
         with suppress(PromptError):
-            prompt = self._program.run({**fixed, **given, "messages": trial.messages, "tools": trial.tools})
-            return Trial(trial.messages, trial.tools, given, prompt)
-        return trial
+            prompt = self._program.run({**fixed, **given, "messages": rehearsal.messages, "tools": rehearsal.tools})
+            return Rehearsal(rehearsal.messages, rehearsal.tools, given, prompt)
+        return rehearsal
 
 
-def capabilities(source: str) -> Capabilities:
-    trials = Trials(source)
-    takes_text, takes_parts = contents(trials)
-    tools, calls, objects = tool_use(trials)
+def capabilities(program: Program) -> Capabilities:
+    rehearsals = Rehearsals(program)
+    takes_text, takes_parts = contents(rehearsals)
+    tools, calls, objects = tool_use(rehearsals)
     return Capabilities(
         supports_string_content=takes_text,
         supports_typed_content=takes_parts,
         supports_tools=tools,
         supports_tool_calls=calls,
-        supports_parallel_tool_calls=parallel_calls(trials, ARGUMENTS if objects else ARGUMENTS_TEXT),
-        supports_system_role=system_role(trials),
-        supports_preserve_reasoning=old_thoughts(trials),
-        supports_reasoning_effort=effort(trials),
+        supports_parallel_tool_calls=parallel_calls(rehearsals, ARGUMENTS if objects else ARGUMENTS_TEXT),
+        supports_system_role=system_role(rehearsals),
+        supports_preserve_reasoning=old_thoughts(rehearsals),
+        supports_reasoning_effort=effort(rehearsals),
         supports_object_arguments=objects,
     )
 
 
-def contents(trials: Trials) -> tuple[bool, bool]:
+def contents(rehearsals: Rehearsals) -> tuple[bool, bool]:
     """Whether a message's content may be a text, and whether a list of parts."""
     marker = "A MARKED TEXT"
-    trial = trials.run([{"role": "user", "content": marker}])
-    content = inside(trial.messages, 0, "content")
-    as_text = trial.prompt is not None and (marker in trial.prompt or not content.as_list)
+    rehearsal = rehearsals.run([{"role": "user", "content": marker}])
+    content = inside(rehearsal.messages, 0, "content")
+    as_text = rehearsal.prompt is not None and (marker in rehearsal.prompt or not content.as_list)
     as_parts = bool(content.as_list)
     if content.tested_for_text:
-        trial = trials.run([{"role": "user", "content": []}])
-        as_parts |= trial.prompt is not None and inside(trial.messages, 0, "content").as_list
+        rehearsal = rehearsals.run([{"role": "user", "content": []}])
+        as_parts |= rehearsal.prompt is not None and inside(rehearsal.messages, 0, "content").as_list
     return as_text, as_parts
 
 
-def system_role(trials: Trials) -> bool:
-    trial = trials.run([{"role": "system", "content": "An order"}, USER])
-    return bool(inside(trial.messages, 0, "content").used)
+def system_role(rehearsals: Rehearsals) -> bool:
+    rehearsal = rehearsals.run([{"role": "system", "content": "An order"}, USER])
+    return bool(inside(rehearsal.messages, 0, "content").used)
 
 
 def called(*arguments: Any) -> list[dict[str, Any]]:
@@ -114,43 +114,43 @@ def called(*arguments: Any) -> list[dict[str, Any]]:
     return [USER, {"role": "assistant", "content": "", "tool_calls": calls}, result, ANSWER, USER]
 
 
-def tool_use(trials: Trials) -> tuple[bool, bool, bool]:
+def tool_use(rehearsals: Rehearsals) -> tuple[bool, bool, bool]:
     """Whether tools are shown, whether calls of them are, and whether a call's arguments may be an object."""
-    trial = trials.run(called(ARGUMENTS), [TOOL])
-    if trial.prompt is not None:
-        tools, calls, objects = shown(trial)
+    rehearsal = rehearsals.run(called(ARGUMENTS), [TOOL])
+    if rehearsal.prompt is not None:
+        tools, calls, objects = shown(rehearsal)
         if objects:
             return tools, calls, True
-    trial = trials.run(called(ARGUMENTS_TEXT), [TOOL])
-    if trial.prompt is None:
+    rehearsal = rehearsals.run(called(ARGUMENTS_TEXT), [TOOL])
+    if rehearsal.prompt is None:
         return False, False, False
-    tools, calls, _ = shown(trial)
+    tools, calls, _ = shown(rehearsal)
     return tools, calls, False
 
 
-def shown(trial: Trial) -> tuple[bool, bool, bool]:
-    name = inside(trial.tools, 0, "function", "name")
-    calls = inside(trial.messages, 1, "tool_calls")
+def shown(rehearsal: Rehearsal) -> tuple[bool, bool, bool]:
+    name = inside(rehearsal.tools, 0, "function", "name")
+    calls = inside(rehearsal.messages, 1, "tool_calls")
     arguments = inside(calls, 0, "function", "arguments")
     an_object = isinstance(arguments, dict) and inside(arguments, "arg").used
     return bool(name.used), bool(calls.used), bool(calls.used and an_object)
 
 
-def parallel_calls(trials: Trials, arguments: Any) -> bool:
-    trial = trials.run(called(arguments, arguments), [TOOL])
-    return trial.prompt is not None and bool(inside(trial.messages, 1, "tool_calls", 1, "function").used)
+def parallel_calls(rehearsals: Rehearsals, arguments: Any) -> bool:
+    rehearsal = rehearsals.run(called(arguments, arguments), [TOOL])
+    return rehearsal.prompt is not None and bool(inside(rehearsal.messages, 1, "tool_calls", 1, "function").used)
 
 
-def old_thoughts(trials: Trials) -> bool:
+def old_thoughts(rehearsals: Rehearsals) -> bool:
     """Whether thoughts of earlier turns stay in the prompt when asked for."""
     chat = [USER, {**ANSWER, "reasoning_content": THOUGHT}, USER, {**ANSWER, "reasoning_content": "Hm"}, USER]
-    prompt = trials.run(chat, enable_thinking=True, **preserving(True)).prompt
+    prompt = rehearsals.run(chat, enable_thinking=True, **preserving(True)).prompt
     return prompt is not None and THOUGHT in prompt
 
 
-def effort(trials: Trials) -> bool:
-    trial = trials.run([USER], enable_thinking=True, **efforts("low"))
-    return any(trial.variables[name].used for name in EFFORTS)
+def effort(rehearsals: Rehearsals) -> bool:
+    rehearsal = rehearsals.run([USER], enable_thinking=True, **efforts("low"))
+    return any(rehearsal.variables[name].used for name in EFFORTS)
 
 
 def preserving(preserve: bool) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class ChatTemplate:
 
     @cached_property
     def _own_capabilities(self) -> Capabilities:
-        return capabilities(self._program.source)
+        return capabilities(self._program)
 
     @cached_property
     def thoughts(self) -> Thoughts:

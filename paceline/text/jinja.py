@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import copy
 from datetime import datetime
 from typing import Any
 
-from jinja2 import ChainableUndefined, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import ChainableUndefined, Template, TemplateError, TemplateSyntaxError, Undefined, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
@@ -31,14 +32,24 @@ MAX_CHARS = 64 * 2**20
 class Program:
     """A template, compiled once; `run` may be called from any thread."""
 
-    def __init__(self, source: str, environment: ImmutableSandboxedEnvironment | None = None) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
         try:
-            self._template = (environment or ENVIRONMENT).from_string(source)
+            self._code = ENVIRONMENT.compile(source)
         except TemplateSyntaxError as error:
             raise ConfigError(f"the chat template is broken in line {error.lineno}: {one_line(error)}") from error
         except Exception as error:  # too deep, too large: Python's compiler has errors of its own
             raise ConfigError(f"the chat template is broken: {one_line(error)}") from error
+        self._template = self._in(ENVIRONMENT)
+
+    def _in(self, environment: Sandbox) -> Template:
+        return Template.from_code(environment, self._code, environment.make_globals(None))
+
+    def within(self, environment: Sandbox) -> Program:
+        """The same program in another sandbox."""
+        program = copy(self)
+        program._template = self._in(environment)
+        return program
 
     def run(self, variables: Mapping[str, Any]) -> str:
         try:
@@ -78,6 +89,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return (type(obj) is list and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """Not one of the things that are only missing."""
+        raise SecurityError(f"the attribute {attribute!r} of a {type(obj).__name__} is not for templates")
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, str) != isinstance(right, str):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from paceline.text.jinja import Program, Sandbox
+from paceline.text.jinja import Sandbox
 
 
 class Trace:
@@ -149,10 +149,6 @@ def _noting(work: Callable[..., Any], marks: Callable[[Trace], None]) -> Callabl
         return work(*args, **options)
 
     return noting
-
-
-def tracing(source: str) -> Program:
-    return Program(source, TRACING)
 
 
 TRACING = TracingSandbox()
