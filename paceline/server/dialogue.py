@@ -47,12 +47,14 @@ def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversa
     messages = [template_message(message) for message in body.messages]
     if offered and manner.describe_tools and not template.capabilities.supports_tools:
         messages = with_system(messages, instructions(offered))
+    given = variables(body, manner.variables)
+    opening = given.pop("add_generation_prompt", False) or body.add_generation_prompt is not False
     prompt = template.render(
         messages,
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
-        add_generation_prompt=body.add_generation_prompt is not False,
-        begun=begun,
-        **variables(body, manner.variables),
+        add_generation_prompt=bool(opening),
+        continue_final_message=begun,
+        **given,
     )
     names = tuple(tool["function"]["name"] for tool in offered)
     opened = begun == "reasoning_content" or opens_thoughts(prompt)
@@ -62,6 +64,9 @@ def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversa
 def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What templates read beside the messages."""
     given = {**defaults, **(body.chat_template_kwargs or {})}
+    for name in ("messages", "tools", "continue_final_message"):
+        if name in given:
+            raise ConfigError(f"chat_template_kwargs cannot set {name!r}; it is a field of its own")
     if isinstance(given.get("enable_thinking"), str):
         raise ConfigError("enable_thinking in chat_template_kwargs is true or false, not a text")
     if body.reasoning_effort == "none":
@@ -74,19 +79,17 @@ def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]
 
 def continued(body: TemplateBody, *, prefill: bool) -> str | None:
     """Which part of the last message the answer goes on with, if any."""
-    last = body.messages[-1]
-    asked = body.continue_final_message
+    last, asked = body.messages[-1], body.continue_final_message
     if asked not in (True, "content", "reasoning_content"):
         if not prefill or last.role != "assistant":
             return None
-        if len(body.messages) > 1 and body.messages[-2].role == "assistant":
+        if [message.role for message in body.messages[-2:]] == ["assistant", "assistant"]:
             raise ConfigError("two assistant messages at the end: only one can be continued")
-        asked = True
     elif body.add_generation_prompt is not False:
         raise ConfigError("continue_final_message goes with add_generation_prompt: false")
     if last.role == "assistant" and last.tool_calls:
         raise ConfigError("an assistant message with tool calls cannot be continued")
-    if isinstance(asked, str):
+    if isinstance(asked, str) and asked in ("content", "reasoning_content"):
         return asked
     return "reasoning_content" if last.reasoning_content and not last.content else "content"
 

@@ -34,14 +34,14 @@ class BuiltinTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        begun: str | None = None,
+        continue_final_message: str | None = None,
         **extra: Any,
     ) -> str:
-        """As `ChatTemplate.render`; a message that is `begun` ends as any other, and variables mean nothing."""
+        """As `ChatTemplate.render`; a message to be continued ends as any other, and variables mean nothing."""
         if tools:
             raise ConfigError("this server's chat template has no place for tools; start it with one that is jinja")
         chat = [(data(message["role"]), data(joined_parts(message.get("content")))) for message in messages]
-        prompt = self._apply(self.source, chat, add_generation_prompt and not begun)
+        prompt = self._apply(self.source, chat, add_generation_prompt and not continue_final_message)
         return prompt.decode("utf-8", "surrogatepass")
 
 

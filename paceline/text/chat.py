@@ -34,7 +34,6 @@ REPAIRS = {
 """Checks that gpt-oss and Mistral have in their templates, of messages that come from clients as they are."""
 
 STEPFUN = "You have access to the following functions in JSONSchema format"
-RESERVED = ("messages", "tools")
 
 
 class ChatTemplate:
@@ -94,30 +93,33 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        begun: str | None = None,
+        continue_final_message: str | None = None,
         **extra: Any,
     ) -> str:
-        """The prompt for these messages. `begun` says that the last one is to be continued, in its `content` or its
-        `reasoning_content`. `extra` are more variables, as in `chat_template_kwargs`."""
+        """The prompt for these messages. `continue_final_message` says that the last one is to be continued, in its
+        `content` or its `reasoning_content`. `extra` are more variables, as in `chat_template_kwargs`."""
         if tools and self._with_tools:
             return self._with_tools.render(
-                messages, add_generation_prompt=add_generation_prompt, tools=tools, begun=begun, **extra
+                messages,
+                add_generation_prompt=add_generation_prompt,
+                tools=tools,
+                continue_final_message=continue_final_message,
+                **extra,
             )
-        for name in RESERVED:
-            if name in extra:
-                raise PromptError(f"the variable {name!r} of a chat template cannot be set apart from the {name}")
+        if "messages" in extra:
+            raise PromptError("the variable 'messages' of a chat template cannot be set apart from the messages")
         variables = self._variables(tools, extra)
         chat = [shaped(message) for message in messages]
         if STEPFUN in self.source:
             chat = [trimmed(message) for message in chat]
-        unfinished = chat.pop() if begun and chat else None
+        begun = chat.pop() if continue_final_message and chat else None
+        opening = add_generation_prompt and not continue_final_message
         chat = self._family.change(fitted(chat, self._own_capabilities, developer=self._family is GPT_OSS))
-        prompt = self._run(chat, variables, opening=add_generation_prompt and not begun)
-        prompt = self._amended(prompt, opening=add_generation_prompt and not begun)
-        if unfinished is None or (list(unfinished) == ["role", "content"] and not unfinished["content"]):
+        prompt = self._amended(self._run(chat, variables, opening=opening), opening=opening)
+        if begun is None or (list(begun) == ["role", "content"] and not begun["content"]):
             return prompt
-        opening = self._opening(chat, variables)
-        return prompt + self._turn(prompt, opening, unfinished, thinking=begun == "reasoning_content")
+        thinking = continue_final_message == "reasoning_content"
+        return prompt + self._turn(prompt, self._opening(chat, variables), begun, thinking=thinking)
 
     def _variables(self, tools: Sequence[Mapping[str, Any]] | None, extra: Mapping[str, Any]) -> dict[str, Any]:
         today = now()
