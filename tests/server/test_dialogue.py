@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,7 +131,8 @@ def test_what_libllamas_templates_cannot_do_is_told(llama3: Live) -> None:
     reply = llama3.post("/apply-template", messages=[ASKED], tools=[TOOL])
     assert reply.status_code == 400
     assert "no place for tools" in reply.json()["error"]["message"]
-    assert llama3.post("/apply-template", messages=[{"role": "user", "content": "\ud800"}]).status_code == 400
+    half = json.dumps({"messages": [{"role": "user", "content": "\ud800"}]})
+    assert llama3.http.post("/apply-template", content=half).status_code == 400
 
 
 def test_texts_in_parts_and_long_ones(llama3: Live) -> None:
