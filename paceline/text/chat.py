@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from paceline.errors import PromptError
+from paceline.errors import ConfigError, PromptError
 from paceline.text.capabilities import Capabilities, capabilities, efforts, preserving
 from paceline.text.families import GEMMA_4, GEMMA_4_OLD, GPT_OSS, PLAIN, begun_turn, family_of
 from paceline.text.jinja import Program, now
@@ -59,9 +60,13 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, source: str | None, vocab: Vocabulary, tool_source: str | None = None) -> ChatTemplate:
-        """With a model's special tokens; the usual one where there is none."""
+        """With a model's special tokens; the usual one where there is none. Tools do without a broken one."""
         bos, eos = (vocab.render(t, special=True).decode() if t >= 0 else "" for t in (vocab.bos, vocab.eos))
-        return cls(source or tool_source or CHATML, bos, eos, adds_bos=vocab.add_bos, tool_source=tool_source)
+        if tool_source and source:
+            with suppress(ConfigError):
+                return cls(source, bos, eos, adds_bos=vocab.add_bos, tool_source=tool_source)
+            return cls(source, bos, eos, adds_bos=vocab.add_bos)
+        return cls(source or tool_source or CHATML, bos, eos, adds_bos=vocab.add_bos)
 
     @cached_property
     def capabilities(self) -> Capabilities:

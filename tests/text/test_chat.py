@@ -9,6 +9,7 @@ import pytest
 from paceline.errors import ConfigError, PromptError
 from paceline.text import jinja
 from paceline.text.chat import CHATML, ChatTemplate
+from paceline.text.vocabulary import VocabularyTable
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TALK = [
@@ -126,6 +127,24 @@ def test_bos_is_left_off_where_the_tokenizer_adds_it() -> None:
     source = "{{ bos_token }}{{ messages[0].content }}"
     assert ChatTemplate(source, "<s>", "</s>", adds_bos=True).render(HELLO) == "Hello"
     assert ChatTemplate(source, "<s>", "</s>", adds_bos=False).render(HELLO) == "<s>Hello"
+
+
+def test_a_model_with_two_templates_has_one_for_tools() -> None:
+    both = ChatTemplate("plain {{ messages[0].content }}", "", "", tool_source=TOOLS)
+    assert both.render(HELLO) == "plain Hello"
+    assert both.render(HELLO, tools=[TOOL]).startswith("Tools:\n")
+    assert both.capabilities.supports_tools
+
+
+def test_a_broken_template_for_tools_is_left_out(vocab: VocabularyTable) -> None:
+    assert ChatTemplate.of("{{ messages[0].content }}", vocab, "{% if %}").render(HELLO, tools=[TOOL]) == "Hello"
+    assert ChatTemplate.of(None, vocab, TOOLS).render(HELLO, tools=[TOOL]).startswith("Tools:\n")
+    assert ChatTemplate.of(None, vocab).source == CHATML
+
+
+@pytest.fixture
+def vocab() -> VocabularyTable:
+    return VocabularyTable([b"a", b"</s>"], {}, [1], bos=-1, eos=1, add_bos=False, kind=0)
 
 
 def test_a_refusal_reaches_the_user_in_one_line() -> None:
