@@ -113,7 +113,7 @@ class Service:
 
     def _chosen_template(self, engine: Engine) -> Template:
         template = engine.template_of(self.params.template(), jinja=self.params.jinja)
-        log.debug("the chat template %s", template.capabilities)
+        log.debug("the chat template can think: %s, %s", template.thinks, template.capabilities)
         return template
 
     @property
