@@ -23,12 +23,14 @@ Template = ChatTemplate | BuiltinTemplate
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A rendered chat. `forced` is the schema of a call the answer must be; `names` the tools on offer."""
+    """A rendered chat. `forced` is the schema of a call the answer must be; `names` the tools on offer; `begun` the
+    end of the prompt that is the answer's beginning, before which `thoughts_opened` are."""
 
     prompt: str
     names: tuple[str, ...] = ()
     forced: dict[str, Any] | None = None
     thoughts_opened: bool = False
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversa
         messages = with_system(messages, instructions(offered))
     given = variables(body, manner.variables)
     opening = given.pop("add_generation_prompt", False) or body.add_generation_prompt is not False
-    prompt = template.render(
+    prompt, said = template.compose(
         messages,
         tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
         add_generation_prompt=bool(opening),
@@ -57,8 +59,7 @@ def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversa
         **given,
     )
     names = tuple(tool["function"]["name"] for tool in offered)
-    opened = begun == "reasoning_content" or opens_thoughts(prompt)
-    return Conversation(utf8(prompt), names, forced_call(body, offered), opened)
+    return Conversation(utf8(prompt + said), names, forced_call(body, offered), opens_thoughts(prompt), said)
 
 
 def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +76,11 @@ def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]
     elif body.reasoning_effort:
         given["reasoning_effort"] = body.reasoning_effort
     return given
+
+
+def echoes(body: ChatBody) -> bool:
+    """Whether the answer says again what it continues; a stream that was asked to continue does not."""
+    return bool(body.echo or not (body.stream and body.continue_final_message))
 
 
 def continued(body: TemplateBody, *, prefill: bool) -> str | None:

@@ -103,6 +103,8 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     rules = Rules(
         names=conversation.names,
         thoughts_opened=conversation.thoughts_opened,
+        begun=conversation.begun,
+        echo=dialogue.echoes(body),
         keep_thoughts=dialogue.keeps_thoughts(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),

@@ -226,6 +226,7 @@ class ChatBody(SamplingBody, TemplateBody):
     response_format: ResponseFormat | None = None
     stream_options: StreamOptions | None = None
     parallel_tool_calls: bool | None = None
+    echo: bool | None = None
     reasoning_format: str | None = None
 
 

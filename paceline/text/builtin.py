@@ -27,7 +27,11 @@ class BuiltinTemplate:
         self._apply = apply
         self.render([{"role": "user", "content": "Hello"}])
 
-    def render(
+    def render(self, messages: Sequence[Mapping[str, Any]], /, **options: Any) -> str:
+        """As `ChatTemplate.render`."""
+        return "".join(self.compose(messages, **options))
+
+    def compose(
         self,
         messages: Sequence[Mapping[str, Any]],
         /,
@@ -36,13 +40,13 @@ class BuiltinTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: str | None = None,
         **extra: Any,
-    ) -> str:
-        """As `ChatTemplate.render`; a message to be continued ends as any other, and variables mean nothing."""
+    ) -> tuple[str, str]:
+        """As `ChatTemplate.compose`; a message to be continued ends as any other, and variables mean nothing."""
         if tools:
             raise ConfigError("this server's chat template has no place for tools; start it with one that is jinja")
         chat = [(data(message["role"]), data(joined_parts(message.get("content")))) for message in messages]
         prompt = self._apply(self.source, chat, add_generation_prompt and not continue_final_message)
-        return prompt.decode("utf-8", "surrogatepass")
+        return prompt.decode("utf-8", "surrogatepass"), ""
 
 
 def data(text: str) -> bytes:

@@ -91,7 +91,11 @@ class ChatTemplate:
         """Whether its model thinks unless told not to."""
         return self._family.thinks if self._family is not PLAIN else self.thoughts.supported
 
-    def render(
+    def render(self, messages: Sequence[Mapping[str, Any]], /, **options: Any) -> str:
+        """The prompt for these messages. The options are those of `compose`."""
+        return "".join(self.compose(messages, **options))
+
+    def compose(
         self,
         messages: Sequence[Mapping[str, Any]],
         /,
@@ -100,11 +104,12 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         continue_final_message: str | None = None,
         **extra: Any,
-    ) -> str:
-        """The prompt for these messages. `continue_final_message` says that the last one is to be continued, in its
-        `content` or its `reasoning_content`. `extra` are more variables, as in `chat_template_kwargs`."""
+    ) -> tuple[str, str]:
+        """The prompt for these messages, and the answer as far as it was begun. `continue_final_message` says that the
+        last message is to be continued, in its `content` or its `reasoning_content`. `extra` are more variables, as in
+        `chat_template_kwargs`."""
         if tools and self._with_tools:
-            return self._with_tools.render(
+            return self._with_tools.compose(
                 messages,
                 add_generation_prompt=add_generation_prompt,
                 tools=tools,
@@ -122,9 +127,10 @@ class ChatTemplate:
         chat = self._family.change(fitted(chat, self._own_capabilities, developer=self._family is GPT_OSS))
         prompt = self._amended(self._run(chat, variables, opening=opening), opening=opening)
         if begun is None or (list(begun) == ["role", "content"] and not begun["content"]):
-            return prompt
+            return prompt, ""
         thinking = continue_final_message == "reasoning_content"
-        return prompt + self._turn(prompt, self._opening(chat, variables), begun, thinking=thinking)
+        head, turn = self._turn(prompt, self._opening(chat, variables), begun, thinking=thinking)
+        return prompt + head, turn
 
     def _variables(self, tools: Sequence[Mapping[str, Any]] | None, extra: Mapping[str, Any]) -> dict[str, Any]:
         today = now()
@@ -156,15 +162,22 @@ class ChatTemplate:
     def _opening(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
         """What an answer begins with."""
         without, having = (self._run(messages, variables, opening=opening) for opening in (False, True))
-        n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(without, having, strict=False)))
-        return having[n_same:]
+        return having[n_shared(without, having) :]
 
-    def _turn(self, prompt: str, opening: str, message: Message, *, thinking: bool) -> str:
+    def _turn(self, prompt: str, opening: str, message: Message, *, thinking: bool) -> tuple[str, str]:
+        """What the template begins the answer with, and the answer so far."""
         if self._family is not PLAIN:
             gemma = self._family in (GEMMA_4, GEMMA_4_OLD) and prompt.endswith("<turn|>\n")
-            return ("<|turn>model\n" if gemma else "") + begun_turn(self._family, opening, message, thinking=thinking)
-        thoughts = self.thoughts
+            turn = ("<|turn>model\n" if gemma else "") + begun_turn(self._family, opening, message, thinking=thinking)
+            n_head = n_shared(opening, turn)
+            return turn[:n_head], turn[n_head:]
+        thoughts, turn = self.thoughts, ""
         if thoughts.start:
-            opening = opening.partition(thoughts.start)[0] + thoughts.start + message.get("reasoning_content", "")
-            opening += "" if thinking else thoughts.end
-        return opening if thinking else opening + joined_parts(message["content"], "\n\n")
+            opening = opening.partition(thoughts.start)[0]
+            turn = thoughts.start + message.get("reasoning_content", "") + ("" if thinking else thoughts.end)
+        return opening, turn if thinking else turn + joined_parts(message["content"], "\n\n")
+
+
+def n_shared(left: str, right: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))

@@ -46,7 +46,7 @@ def test_thoughts_that_were_begun_go_on() -> None:
     assert prompt(THINKING, ASKED, thought) == "<user>Hi<assistant><think>Hm"
     assert prompt(THINKING, ASKED, {**thought, "content": "So"}) == "<user>Hi<assistant><think>Hm</think>So"
     body = TemplateBody.model_validate({"messages": [ASKED, thought]})
-    assert converse(ChatTemplate(THINKING, "", ""), body, Manner()).thoughts_opened
+    assert converse(ChatTemplate(THINKING, "", ""), body, Manner()).begun == "<think>Hm"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,47 @@ def test_tools_are_described_where_the_template_has_no_place_for_them_on_request
     assert told.startswith("<|im_start|>system\n") and "What f does" in told
     source = "{{ tools | tojson }}{% for m in messages %}{{ m.role }}{% endfor %}"
     assert "system" not in prompt(source, ASKED, tools=[TOOL], manner=Manner(describe_tools=True))
+
+
+# -- answers that go on
+
+
+@pytest.fixture(scope="module")
+def thinker(target: str) -> Iterator[Live]:
+    with live(settings(target, n_slots=1), ServerParams(port=0, shutdown_timeout=1, chat_template=THINKING)) as server:
+        yield server
+
+
+def answer(server: Live, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    reply = server.post("/v1/chat/completions", messages=list(messages), max_tokens=2, temperature=0, **more)
+    message: dict[str, Any] = reply.json()["choices"][0]["message"]
+    return message
+
+
+def streamed(server: Live, *messages: dict[str, Any], **more: Any) -> str:
+    body = {"messages": list(messages), "max_tokens": 2, "temperature": 0, "stream": True, **more}
+    lines = server.http.post("/v1/chat/completions", json=body).text.split("\n")
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+
+
+def test_an_answer_says_again_what_it_continues(thinker: Live) -> None:
+    asked_for = {"continue_final_message": True, "add_generation_prompt": False}
+    whole = answer(thinker, ASKED, SAID)["content"]
+    assert whole.startswith("It is") and len(whole) > len("It is")
+    assert answer(thinker, ASKED, SAID, **asked_for)["content"] == whole
+    assert streamed(thinker, ASKED, SAID) == whole
+    assert streamed(thinker, ASKED, SAID, **asked_for) == whole.removeprefix("It is")
+    assert streamed(thinker, ASKED, SAID, **asked_for, echo=True) == whole
+
+
+def test_thoughts_that_go_on_stay_thoughts(thinker: Live) -> None:
+    thought = {**SAID, "content": "", "reasoning_content": "Hm"}
+    assert answer(thinker, ASKED, thought)["reasoning_content"].startswith("Hm")
+    both = answer(thinker, ASKED, {**thought, "content": "So"})
+    assert both["reasoning_content"] == "Hm"
+    assert both["content"].startswith("So")
+    assert answer(thinker, ASKED, thought, reasoning_format="none")["content"].startswith("<think>Hm")
 
 
 # -- libllama's own
