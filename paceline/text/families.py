@@ -105,7 +105,7 @@ def parsed(content: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class TemplateFamily:
     """`turn` is None where the template's own generation prompt begins a turn that is continued."""
 
     words: tuple[str, ...] = ()
@@ -118,8 +118,8 @@ class Family:
         return all(word in source for word in self.words) and not any(word in source for word in self.never)
 
 
-PLAIN = Family()
-GPT_OSS = Family(
+PLAIN = TemplateFamily()
+GPT_OSS = TemplateFamily(
     ("<|channel|>",),
     turn=(
         "<|start|>assistant<|channel|>analysis<|message|>",
@@ -127,8 +127,8 @@ GPT_OSS = Family(
     ),
     change=thinking_or_content,
 )
-MINIMAX = Family(("]<]minimax[>[", "<tool_call>", "<invoke name="), turn=("<mm:think>", "</mm:think>"))
-DEEPSEEK_4 = Family(
+MINIMAX = TemplateFamily(("]<]minimax[>[", "<tool_call>", "<invoke name="), turn=("<mm:think>", "</mm:think>"))
+DEEPSEEK_4 = TemplateFamily(
     ("dsml_token", "DSML", "tool_calls"),
     ("function_calls",),
     turn=("<｜Assistant｜><think>", "</think>"),
@@ -137,66 +137,68 @@ DEEPSEEK_4 = Family(
 GEMMA_4_CALL = "'<|tool_call>call:'"
 GEMMA_4_TURN = ("<|channel>thought\n", "<channel|>")
 GEMMA_4_NEW = "{#- OpenAI Chat Completions:"
-GEMMA_4 = Family((GEMMA_4_CALL, GEMMA_4_NEW), turn=GEMMA_4_TURN)
-GEMMA_4_OLD = Family((GEMMA_4_CALL,), turn=GEMMA_4_TURN, change=results_in_turn)
+GEMMA_4 = TemplateFamily((GEMMA_4_CALL, GEMMA_4_NEW), turn=GEMMA_4_TURN)
+GEMMA_4_OLD = TemplateFamily((GEMMA_4_CALL,), turn=GEMMA_4_TURN, change=results_in_turn)
 LFM_TURN = ("<|im_start|>assistant\n<think>", "</think>")
 QWEN_TURN = ("<|im_start|>assistant\n<think>\n", "\n</think>\n\n")
 QWEN_WORDS = ("<tool_call>", "<function=", "<parameter=")
 QWEN_NEVER = ("'<tool_call><function=' ~ tool_call.name ~ '>'",)
 
-FAMILIES: Sequence[Family] = (
-    Family(
+FAMILIES: Sequence[TemplateFamily] = (
+    TemplateFamily(
         ("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"),
         ("[CALL_ID]",),
         turn=("[THINK]", "[/THINK]"),
         change=thinking_parts,
     ),
     GPT_OSS,
-    Family(
+    TemplateFamily(
         ("<atem:function_calls>", "<|eom|>"),
         turn=("<|start|>assistant to=self<|message|>", "<|eom|><|start|>assistant to=user<|message|>"),
     ),
-    Family(
+    TemplateFamily(
         (">>>all", ">>>${recipient}"), turn="<|start_header_id|>assistant<|end_header_id|>\n\n>>>all\n", thinks=False
     ),
-    Family(
+    TemplateFamily(
         ("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
         turn=("<|im_assistant|>assistant<|im_middle|><think>", "</think>"),
     ),
-    Family(
+    TemplateFamily(
         ("<|open|>", "<|close|>", "<|end_of_msg|>"),
         turn=(
             '<|open|>message role="assistant"<|sep|><|open|>think<|sep|>',
             "<|close|>think<|sep|><|open|>response<|sep|>",
         ),
     ),
-    Family(("<role>ASSISTANT</role>", "<arg_key>"), turn=("<role>ASSISTANT</role>\n<think>", "</think>")),
-    Family(
+    TemplateFamily(("<role>ASSISTANT</role>", "<arg_key>"), turn=("<role>ASSISTANT</role>\n<think>", "</think>")),
+    TemplateFamily(
         ("<|START_TEXT|>", "<|START_ACTION|>"),
         turn=(
             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>",
             "<|END_THINKING|><|START_TEXT|>",
         ),
     ),
-    Family(("<|tool_list_start|>", "<|tool_list_end|>"), turn=LFM_TURN, change=thinking_field),
-    Family(("List of tools: [",), ("<|tool_list_start|>",), turn=LFM_TURN, change=thinking_field),
-    Family(("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",), turn="assistant<|role_sep|>\n", thinks=False),
+    TemplateFamily(("<|tool_list_start|>", "<|tool_list_end|>"), turn=LFM_TURN, change=thinking_field),
+    TemplateFamily(("List of tools: [",), ("<|tool_list_start|>",), turn=LFM_TURN, change=thinking_field),
+    TemplateFamily(
+        ("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",), turn="assistant<|role_sep|>\n", thinks=False
+    ),
     MINIMAX,
-    Family(("dsml_token", "DSML", "function_calls"), turn=("<｜Assistant｜><think>", "</think>")),
+    TemplateFamily(("dsml_token", "DSML", "function_calls"), turn=("<｜Assistant｜><think>", "</think>")),
     DEEPSEEK_4,
     GEMMA_4,
     GEMMA_4_OLD,
-    Family(("Tool usage guidelines:", '<function name="', '<param name="'), turn=QWEN_TURN),
-    Family((*QWEN_WORDS, "<think>"), QWEN_NEVER, turn=QWEN_TURN),
-    Family(QWEN_WORDS, QWEN_NEVER, turn="<|im_start|>assistant\n", thinks=False),
+    TemplateFamily(("Tool usage guidelines:", '<function name="', '<param name="'), turn=QWEN_TURN),
+    TemplateFamily((*QWEN_WORDS, "<think>"), QWEN_NEVER, turn=QWEN_TURN),
+    TemplateFamily(QWEN_WORDS, QWEN_NEVER, turn="<|im_start|>assistant\n", thinks=False),
 )
 
 
-def family_of(source: str) -> Family:
+def family_of(source: str) -> TemplateFamily:
     return next((family for family in FAMILIES if family.owns(source)), PLAIN)
 
 
-def begun_turn(family: Family, opening: str, message: Message, *, thinking: bool) -> str:
+def begun_turn(family: TemplateFamily, opening: str, message: Message, *, thinking: bool) -> str:
     """A turn as far as it goes. `opening` is what the template begins one with; `thinking` that it ends in thoughts."""
     thought: str = message.get("reasoning_content", "")
     said = joined_parts(message["content"], "\n\n")
