@@ -35,7 +35,8 @@ from paceline.errors import ConfigError, PromptError, QueueFull
 from paceline.generation import Generation
 from paceline.process.base import Backend, Health, Info, OnProgress, Status
 from paceline.process.supervisor import ChildEngine
-from paceline.text.chat import ChatTemplate
+from paceline.text.builtin import BuiltinTemplate
+from paceline.text.chat import CHATML, ChatTemplate
 from paceline.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -139,11 +140,16 @@ class Engine:
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
-        return self.template_of(self.info.chat_template)
+        return ChatTemplate.of(self.info.chat_template, self.vocab, self.info.tool_template)
 
-    def template_of(self, source: str | None) -> ChatTemplate:
-        """A chat template of somebody's own, with this model's special tokens."""
-        return ChatTemplate.of(source, self.vocab)
+    def template_of(self, source: str | None, *, jinja: bool = True) -> ChatTemplate | BuiltinTemplate:
+        """A chat template of somebody's own, with this model's special tokens; or one of libllama's, by its name.
+        Without `jinja` libllama makes the prompt, of formats that it recognises."""
+        if jinja and source == "chatml":
+            return ChatTemplate.of(CHATML, self.vocab)
+        if not jinja or source in self.info.builtin_templates:
+            return BuiltinTemplate(source or self.info.chat_template or CHATML, self.backend.apply_template)
+        return ChatTemplate.of(source, self.vocab) if source else self.chat_template
 
     # -- how it goes
 

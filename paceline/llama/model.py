@@ -197,7 +197,15 @@ class Model:
 
     @property
     def chat_template(self) -> str | None:
-        template = c.llama_model_chat_template(self.handle, None)
+        return self._template(None)
+
+    @property
+    def tool_template(self) -> str | None:
+        """A chat template for requests with tools, which some models have beside the usual one."""
+        return self._template(b"tool_use")
+
+    def _template(self, name: bytes | None) -> str | None:
+        template = c.llama_model_chat_template(self.handle, name)
         return template.decode() if template else None
 
     @property

@@ -30,6 +30,8 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
     speculation_off: str | None = None
     exactness: str | None = None
+    tool_template: str | None = None
+    builtin_templates: tuple[str, ...] = ()
 
 
 class SlotStatus(msgspec.Struct, frozen=True):
@@ -90,6 +92,9 @@ class Backend(Protocol):
 
     def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
         """`special` adds what the model wants around a prompt; `parse_special` reads `<|im_start|>` as one token."""
+
+    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
+        """The prompt that libllama's own templates make of messages of role and content."""
 
     def embed(self, tokens: list[int]) -> list[float]:
         """A vector of length one."""

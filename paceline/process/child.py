@@ -39,7 +39,7 @@ from paceline.process.watch import Watch, on_death, patience
 from paceline.text.vocabulary import table_of
 
 N_ANSWERING = 4
-QUESTIONS = ("tokenize", "embed", "status", "save_slot", "restore_slot", "erase_slot")
+QUESTIONS = ("tokenize", "apply_template", "embed", "status", "save_slot", "restore_slot", "erase_slot")
 
 
 class Outbox:

@@ -22,6 +22,7 @@ from paceline.errors import ContextFull, PacelineError, RequestError
 from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
+from paceline.llama.templates import apply_template, builtin_templates
 from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus, Status
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
@@ -68,6 +69,8 @@ class LocalEngine:
             devices=tuple(devices()),
             speculation_off=parts.speculation_off,
             exactness=str(parts.exactness) if parts.exactness else None,
+            tool_template=model.tool_template,
+            builtin_templates=builtin_templates(),
         )
 
     def _idle_measuring(self) -> IdleMeasuring | None:
@@ -121,6 +124,9 @@ class LocalEngine:
 
     def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
         return self.vocabulary.tokenize(text, special=special, parse_special=parse_special)
+
+    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
+        return apply_template(template, messages, opening)
 
     def embed(self, tokens: list[int]) -> list[float]:
         return self.loop.call(lambda: list(self._embedder.embed(tokens).tolist()))

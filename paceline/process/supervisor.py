@@ -165,6 +165,9 @@ class ChildEngine:
     def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
         return list(self._ask("tokenize", text, special, parse_special))
 
+    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
+        return bytes(self._ask("apply_template", template, messages, opening))
+
     def embed(self, tokens: list[int]) -> list[float]:
         return list(self._ask("embed", tokens))
 

@@ -22,13 +22,16 @@ ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a text is read: the tools on offer, and whether thoughts are taken apart."""
+    """How a text is read: the tools on offer, and whether thoughts are taken apart. What was `begun` in the prompt is
+    read before it, and said again with `echo`."""
 
     names: tuple[str, ...] = ()
     thoughts_opened: bool = False
     keep_thoughts: bool = False
     logprobs: bool = False
     include_usage: bool = False
+    begun: str = ""
+    echo: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,12 @@ class Reader:
     def __init__(self, rules: Rules) -> None:
         self._reasoning = None if rules.keep_thoughts else ReasoningParser(opened=rules.thoughts_opened)
         self._tools = ToolParser(rules.names) if rules.names else None
+
+    def begin(self, index: int, text: str) -> Delta:
+        """Reads what the prompt has of the answer."""
+        split = self._reasoning.push(text) if self._reasoning else Split(content=text)
+        content, calls = self._content(split.content)
+        return Delta(index, content, split.reasoning, calls)
 
     def read(self, step: Step) -> Delta:
         split = self._reasoning.push(step.text) if self._reasoning else Split(content=step.text)
@@ -90,11 +99,13 @@ class ChatReply:
 
     def parts(self, step: Step) -> list[dict[str, Any]]:
         """The role first, then what each step added, then how it ended."""
-        delta = self._readers[step.index].read(step)
         parts = []
-        if delta.index not in self._begun:
-            self._begun.add(delta.index)
-            parts.append(self._chunk(delta.index, {"role": "assistant", "content": None}))
+        if step.index not in self._begun:
+            self._begun.add(step.index)
+            parts.append(self._chunk(step.index, {"role": "assistant", "content": None}))
+            begun = self._readers[step.index].begin(step.index, self._rules.begun)
+            parts += [self._added(begun)] if self._rules.echo else []
+        delta = self._readers[step.index].read(step)
         if not delta.finish or delta.content or delta.reasoning or delta.calls:
             parts.append(self._added(delta))
         if delta.finish:

@@ -2,54 +2,102 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.errors import ConfigError, PromptError
-from paceline.server.schema import ChatBody, ContentPart, Message, MessageToolCall, NamedTool, TemplateBody
+from paceline.server.schema import ChatBody, Message, NamedTool, TemplateBody
 from paceline.server.text_request import utf8
+from paceline.text.builtin import BuiltinTemplate
 from paceline.text.chat import ChatTemplate
+from paceline.text.messages import joined_parts
 from paceline.text.reasoning import opens_thoughts
-from paceline.text.tools import call_schema, instructions, knows_tools
+from paceline.text.tools import call_schema, instructions
 
 KEPT_IN_CONTENT = ("none", "deepseek-legacy")
+TEXTS = ("text", "input_text", "output_text")
+
+Template = ChatTemplate | BuiltinTemplate
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A rendered chat. `forced` is the schema of a call the answer must be; `names` the tools on offer."""
+    """A rendered chat. `forced` is the schema of a call the answer must be; `names` the tools on offer; `begun` the
+    end of the prompt that is the answer's beginning, before which `thoughts_opened` are."""
 
     prompt: str
     names: tuple[str, ...] = ()
     forced: dict[str, Any] | None = None
     thoughts_opened: bool = False
+    begun: str = ""
 
 
-def converse(template: ChatTemplate, body: TemplateBody, defaults: Mapping[str, Any]) -> Conversation:
-    """`defaults` are the template's variables that the server's command line sets."""
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What the server's command line says of chats: variables of the template; whether an assistant's message at the
+    end is continued; whether a model whose template has no place for tools is told of them all the same."""
+
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    prefill: bool = True
+    describe_tools: bool = False
+
+
+def converse(template: Template, body: TemplateBody, manner: Manner) -> Conversation:
     offered = offered_tools(body)
+    begun = continued(body, prefill=manner.prefill)
     messages = [template_message(message) for message in body.messages]
-    if offered and not knows_tools(template.source):
+    if offered and manner.describe_tools and not template.capabilities.supports_tools:
         messages = with_system(messages, instructions(offered))
-    prompt = template.render(messages, tools=offered or None, **{**defaults, **variables(body)})
+    given = variables(body, manner.variables)
+    opening = given.pop("add_generation_prompt", False) or body.add_generation_prompt is not False
+    prompt, said = template.compose(
+        messages,
+        tools=[tool.model_dump(exclude_none=True) for tool in body.tools or ()],
+        add_generation_prompt=bool(opening),
+        continue_final_message=begun,
+        **given,
+    )
     names = tuple(tool["function"]["name"] for tool in offered)
-    return Conversation(utf8(prompt), names, forced_call(body, offered), opens_thoughts(prompt))
+    return Conversation(utf8(prompt + said), names, forced_call(body, offered), opens_thoughts(prompt), said)
 
 
-def variables(body: TemplateBody) -> dict[str, Any]:
+def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """What templates read beside the messages."""
-    given = dict(body.chat_template_kwargs or {})
-    for name in ("messages", "tools"):
+    given = {**defaults, **(body.chat_template_kwargs or {})}
+    for name in ("messages", "tools", "continue_final_message"):
         if name in given:
             raise ConfigError(f"chat_template_kwargs cannot set {name!r}; it is a field of its own")
-    if body.reasoning_effort is not None:
-        given.setdefault("reasoning_effort", body.reasoning_effort)
-        given.setdefault("enable_thinking", body.reasoning_effort != "none")
-    if body.add_generation_prompt is not None:
-        given["add_generation_prompt"] = body.add_generation_prompt
+    if isinstance(given.get("enable_thinking"), str):
+        raise ConfigError("enable_thinking in chat_template_kwargs is true or false, not a text")
+    if body.reasoning_effort == "none":
+        given.pop("reasoning_effort", None)
+        given.setdefault("enable_thinking", False)
+    elif body.reasoning_effort:
+        given["reasoning_effort"] = body.reasoning_effort
     return given
+
+
+def echoes(body: ChatBody) -> bool:
+    """Whether the answer says again what it continues; a stream that was asked to continue does not."""
+    return bool(body.echo or not (body.stream and body.continue_final_message))
+
+
+def continued(body: TemplateBody, *, prefill: bool) -> str | None:
+    """Which part of the last message the answer goes on with, if any."""
+    last, asked = body.messages[-1], body.continue_final_message
+    if asked not in (True, "content", "reasoning_content"):
+        if not prefill or last.role != "assistant":
+            return None
+        if [message.role for message in body.messages[-2:]] == ["assistant", "assistant"]:
+            raise ConfigError("two assistant messages at the end: only one can be continued")
+    elif body.add_generation_prompt is not False:
+        raise ConfigError("continue_final_message goes with add_generation_prompt: false")
+    if last.role == "assistant" and last.tool_calls:
+        raise ConfigError("an assistant message with tool calls cannot be continued")
+    if isinstance(asked, str) and asked in ("content", "reasoning_content"):
+        return asked
+    return "reasoning_content" if last.reasoning_content and not last.content else "content"
 
 
 def keeps_thoughts(body: ChatBody, default: str) -> bool:
@@ -87,38 +135,20 @@ def forced_call(body: TemplateBody, offered: Sequence[dict[str, Any]]) -> dict[s
 
 
 def template_message(message: Message) -> dict[str, Any]:
-    """As templates expect it: content is text, arguments are objects."""
-    out: dict[str, Any] = {"role": message.role, "content": content_text(message.content)}
-    for name in ("name", "reasoning_content", "tool_call_id"):
-        if (value := getattr(message, name)) is not None:
-            out[name] = value
-    if message.tool_calls:
-        out["tool_calls"] = [template_call(call) for call in message.tool_calls]
+    """As OpenAI has it; parts must be texts."""
+    if isinstance(message.content, list):
+        for part in message.content:
+            if part.text is None or part.type not in TEXTS:
+                raise PromptError(f"a content part of type {part.type!r}: this server reads text only")
+    out = message.model_dump(exclude_none=True)
+    if isinstance(message.content, list):
+        out["content"] = [{"type": "text", "text": part.text} for part in message.content]
     return out
-
-
-def content_text(content: str | list[ContentPart] | None) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    for part in content:
-        if part.text is None or part.type not in ("text", "input_text", "output_text"):
-            raise PromptError(f"a content part of type {part.type!r}: this server reads text only")
-    return "".join(part.text or "" for part in content)
-
-
-def template_call(call: MessageToolCall) -> dict[str, Any]:
-    arguments: Any = call.function.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = call.function.arguments
-    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
 
 
 def with_system(messages: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """The text joins the system message, or becomes it."""
     if messages and messages[0]["role"] == "system":
-        first = {**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}
+        first = {**messages[0], "content": f"{joined_parts(messages[0].get('content'))}\n\n{text}"}
         return [first, *messages[1:]]
     return [{"role": "system", "content": text}, *messages]

@@ -104,7 +104,7 @@ def add_tokens(router: APIRouter, service: Service) -> None:
 
     @router.post("/apply-template")
     def apply_template(body: TemplateBody) -> Response:
-        return Json({"prompt": dialogue.converse(service.template, body, service.template_variables).prompt})
+        return Json({"prompt": dialogue.converse(service.template, body, service.manner).prompt})
 
 
 def add_slots(router: APIRouter, service: Service) -> None:
@@ -199,7 +199,8 @@ def props_json(service: Service) -> dict[str, Any]:
         "model_alias": service.model_name,
         "model_path": service.settings.model.path,
         "chat_template": service.template.source,
-        "chat_template_caps": {},
+        **({"chat_template_tool_use": service.template.tool_source} if service.template.tool_source else {}),
+        "chat_template_caps": asdict(service.template.capabilities),
         "modalities": {"vision": False, "audio": False},
         "bos_token": spelled(engine.vocab, engine.vocab.bos),
         "eos_token": spelled(engine.vocab, engine.vocab.eos),

@@ -87,7 +87,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     """Runs on a worker thread: templates, tokens and grammars take a while."""
     engine = service.engine
     check_model(body.model, service.model_names)
-    conversation = dialogue.converse(service.template, body, service.template_variables)
+    conversation = dialogue.converse(service.template, body, service.manner)
     wanted = text_request(engine, body, engine.tokenize(bounded(engine, conversation.prompt)), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
@@ -103,6 +103,8 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     rules = Rules(
         names=conversation.names,
         thoughts_opened=conversation.thoughts_opened,
+        begun=conversation.begun,
+        echo=dialogue.echoes(body),
         keep_thoughts=dialogue.keeps_thoughts(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),

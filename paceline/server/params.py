@@ -11,6 +11,9 @@ from paceline.config import check, check_range
 from paceline.errors import ConfigError
 
 REASONING_FORMATS = ("auto", "none", "deepseek", "deepseek-legacy")
+REASONING = dict.fromkeys(("on", "enabled", "true", "1"), True)
+REASONING |= dict.fromkeys(("off", "disabled", "false", "0"), False)
+REASONING_AUTO = ("auto", "-1")
 MIB = 2**20
 
 
@@ -40,6 +43,12 @@ class ServerParams:
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
+    jinja: bool = True
+    prefill_assistant: bool = True
+    describe_tools: bool = False
+    reasoning: str = "auto"
+    reasoning_effort: str = "default"
+    reasoning_preserve: bool = True
     max_body_mib: int = 8
     shutdown_timeout: int = 10
     head_timeout: int = 10
@@ -66,6 +75,8 @@ class ServerParams:
         names = ", ".join(REASONING_FORMATS)
         check(self.reasoning_format in REASONING_FORMATS, f"reasoning format {self.reasoning_format!r}: {names}")
         check(not (self.chat_template and self.chat_template_file), "two chat templates are given; which one is it?")
+        known = self.reasoning in REASONING or self.reasoning in REASONING_AUTO
+        check(known, f"--reasoning {self.reasoning!r}: there are on, off, auto")
         self.template_variables()
         if self.slot_save_path is not None:
             check(Path(self.slot_save_path).is_dir(), f"there is no folder {self.slot_save_path} to save slots in")
@@ -101,6 +112,12 @@ class ServerParams:
         except ValueError as error:
             raise ConfigError(f"--chat-template-kwargs is not JSON: {error}") from None
         check(isinstance(variables, dict), '--chat-template-kwargs is a JSON object, as in {"enable_thinking": false}')
+        if self.reasoning in REASONING:
+            variables["enable_thinking"] = REASONING[self.reasoning]
+        if self.reasoning_effort != "default":
+            variables["reasoning_effort"] = self.reasoning_effort
+        if not self.reasoning_preserve:
+            variables["preserve_reasoning"] = False
         return dict(variables)
 
 

@@ -214,6 +214,7 @@ class TemplateBody(Body):
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | str | None = None
 
 
 class ChatBody(SamplingBody, TemplateBody):
@@ -225,6 +226,7 @@ class ChatBody(SamplingBody, TemplateBody):
     response_format: ResponseFormat | None = None
     stream_options: StreamOptions | None = None
     parallel_tool_calls: bool | None = None
+    echo: bool | None = None
     reasoning_format: str | None = None
 
 

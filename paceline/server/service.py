@@ -17,6 +17,7 @@ from paceline.errors import PacelineError, QueueFull
 from paceline.generation import Chunk, Generation
 from paceline.library import Engine
 from paceline.process.base import Status
+from paceline.server.dialogue import Manner, Template
 from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.metrics import Metrics
@@ -24,7 +25,6 @@ from paceline.server.params import ServerParams
 from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
-from paceline.text.chat import CHATML, ChatTemplate
 
 log = logging.getLogger("paceline")
 
@@ -67,7 +67,7 @@ class Service:
         self.settings = settings
         self.params = params
         self.defaults = defaults or Defaults(cache_prompt=params.cache_prompt)
-        self.template_variables = params.template_variables()
+        self.manner = Manner(params.template_variables(), params.prefill_assistant, params.describe_tools)
         self.metrics = Metrics()
         self.created = int(time.time())
         self.progress = 0.0
@@ -76,7 +76,7 @@ class Service:
         self.running: set[Choice] = set()
         self._process = process
         self._engine: Engine | None = None
-        self._template: ChatTemplate | None = None
+        self._template: Template | None = None
         self._closing = False
         self._draining: set[asyncio.Task[None]] = set()
 
@@ -111,11 +111,10 @@ class Service:
 
         threading.Thread(target=work, name="paceline-load", daemon=True).start()
 
-    def _chosen_template(self, engine: Engine) -> ChatTemplate:
-        given = self.params.template()
-        if given is None:
-            return engine.chat_template
-        return engine.template_of(CHATML if given == "chatml" else given)
+    def _chosen_template(self, engine: Engine) -> Template:
+        template = engine.template_of(self.params.template(), jinja=self.params.jinja)
+        log.debug("the chat template can think: %s, %s", template.thinks, template.capabilities)
+        return template
 
     @property
     def ready(self) -> bool:
@@ -132,7 +131,7 @@ class Service:
         return self._engine
 
     @property
-    def template(self) -> ChatTemplate:
+    def template(self) -> Template:
         assert self.engine and self._template
         return self._template
 

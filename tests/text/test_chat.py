@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from paceline.errors import ConfigError, PromptError
-from paceline.text import chat
+from paceline.text import jinja
 from paceline.text.chat import CHATML, ChatTemplate
+from paceline.text.vocabulary import VocabularyTable
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TALK = [
@@ -99,22 +100,23 @@ def test_llama3_has_bos_and_takes_extra_variables() -> None:
         "<s><|start_header_id|>system<|end_header_id|>\n\nToday: 1 May 2025\nBe brief.<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
     )
-    assert "Today: 26 Jul 2024\n" in render(LLAMA3, TALK[:2])
+    assert f"Today: {datetime.now():%d %b %Y}\n" in render(LLAMA3, TALK[:2])
 
 
 def test_tools_are_plain_json_and_blocks_leave_no_blank_lines() -> None:
     call = {"function": {"name": "weather", "arguments": {"city": "Zürich"}}}
     messages: list[dict[str, Any]] = [*HELLO, {"role": "assistant", "tool_calls": [call]}]
     assert render(TOOLS, messages, tools=[TOOL]) == (
-        'Tools:\n{"type": "function", "function": {"name": "weather", "description": "l\'été <à Zürich>"}}\n'
+        'Tools:\n{"type": "function", "function": {"name": "weather", "description": "l\'été <à Zürich>", '
+        '"parameters": {}}}\n'
         'user: Hello\n<tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>\n'
     )
     assert render(TOOLS) == "user: Hello\n"
 
 
 def test_tojson_takes_what_templates_give_it() -> None:
-    source = "{{ tools | tojson(indent=2, sort_keys=true, separators=(',', ':'), ensure_ascii=true) }}"
-    assert render(source, tools=[TOOL]) == json.dumps([TOOL], indent=2, sort_keys=True, separators=(",", ":"))
+    source = "{{ things | tojson(indent=2, sort_keys=true, separators=(',', ':'), ensure_ascii=true) }}"
+    assert render(source, things=[TOOL]) == json.dumps([TOOL], indent=2, sort_keys=True, separators=(",", ":"))
 
 
 def test_the_end_token_is_known() -> None:
@@ -125,6 +127,24 @@ def test_bos_is_left_off_where_the_tokenizer_adds_it() -> None:
     source = "{{ bos_token }}{{ messages[0].content }}"
     assert ChatTemplate(source, "<s>", "</s>", adds_bos=True).render(HELLO) == "Hello"
     assert ChatTemplate(source, "<s>", "</s>", adds_bos=False).render(HELLO) == "<s>Hello"
+
+
+def test_a_model_with_two_templates_has_one_for_tools() -> None:
+    both = ChatTemplate("plain {{ messages[0].content }}", "", "", tool_source=TOOLS)
+    assert both.render(HELLO) == "plain Hello"
+    assert both.render(HELLO, tools=[TOOL]).startswith("Tools:\n")
+    assert both.capabilities.supports_tools
+
+
+def test_a_broken_template_for_tools_is_left_out(vocab: VocabularyTable) -> None:
+    assert ChatTemplate.of("{{ messages[0].content }}", vocab, "{% if %}").render(HELLO, tools=[TOOL]) == "Hello"
+    assert ChatTemplate.of(None, vocab, TOOLS).render(HELLO, tools=[TOOL]).startswith("Tools:\n")
+    assert ChatTemplate.of(None, vocab).source == CHATML
+
+
+@pytest.fixture
+def vocab() -> VocabularyTable:
+    return VocabularyTable([b"a", b"</s>"], {}, [1], bos=-1, eos=1, add_bos=False, kind=0)
 
 
 def test_a_refusal_reaches_the_user_in_one_line() -> None:
@@ -149,8 +169,17 @@ def test_the_generation_tag_is_tolerated() -> None:
     assert render("{% for m in messages %}{{ m.role }}:" + spoken + "{% endfor %}") == "user:Hello</s>"
 
 
-def test_missing_keys_are_empty_as_in_jinja() -> None:
-    assert render("{{ messages[0].name }}|{% if tools is none %}none{% endif %}") == "|none"
+def test_what_is_missing_is_empty() -> None:
+    assert render("{{ messages[0].name }}|{% if tools is undefined %}none{% endif %}") == "|none"
+    assert render("{{ messages[9].content }}{{ none }}{{ 'a' + none + x.y.z }}{{ none | default('b') }}") == "ab"
+    assert (
+        render("{% for name, value in x.y.items() %}{{ name }}{% endfor %}{{ x.strip() }}{{ [x] | tojson }}")
+        == "[null]"
+    )
+
+
+def test_templates_append_to_lists_of_their_own() -> None:
+    assert render("{% set own = [1] %}{{ own.append(2) }}{{ own | map('string') | tojson }}") == '["1", "2"]'
 
 
 @pytest.mark.parametrize(
@@ -163,13 +192,15 @@ def test_missing_keys_are_empty_as_in_jinja() -> None:
         "{{ raise_exception.__globals__['json'] }}",
         "{{ cycler.__init__.__globals__.os }}",
         "{{ messages.append('more') }}",
+        "{{ extra.append('more') }}",
+        "{{ extra[0].append('more') }}",
         "{{ messages[0].update(role='system') }}",
         "{% for n in range(1000000) %}{% endfor %}",
     ],
 )
 def test_the_sandbox_holds(attempt: str) -> None:
     with pytest.raises(PromptError, match=r"^the chat template ") as caught:
-        render(attempt)
+        render(attempt, extra=[[1]])
     assert "\n" not in str(caught.value)
 
 
@@ -188,12 +219,9 @@ def test_messages_are_left_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("source", "messages"),
     [
-        (CHATML, [{"role": "user", "content": None}]),
-        (CHATML, [{"role": "user"}]),
-        (CHATML, [{}]),
-        ("{{ messages[9].content }}", HELLO),
         ("{{ 1 / 0 }}", HELLO),
-        ("{{ messages | tojson }}", [{"role": "user", "content": object()}]),
+        ("{{ 1 + none }}", HELLO),
+        ("{{ raise_exception | tojson }}", HELLO),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", HELLO),
     ],
 )
@@ -214,7 +242,7 @@ def test_extra_variables_may_have_any_name() -> None:
 
 
 def test_endless_output_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "MAX_CHARS", 1000)
+    monkeypatch.setattr(jinja, "MAX_CHARS", 1000)
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}spam {% endfor %}{% endfor %}"
     with pytest.raises(PromptError, match="more than 1000 characters"):
         render(endless)

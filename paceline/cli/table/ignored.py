@@ -104,7 +104,6 @@ REPORTING = [
     bare("--perf", "libllama's own timings", off="--no-perf", env="LLAMA_ARG_PERF"),
     bare("--warmup", "an empty run at the start", off="--no-warmup"),
     bare("-sp --special", "print special tokens as text"),
-    bare("--jinja", "jinja templates; always on here", off="--no-jinja", env="LLAMA_ARG_JINJA"),
     bare("--simple-io", "plain terminal input"),
     bare("-i --interactive", "take turns; -cnv does that here"),
     bare("-if --interactive-first", "take turns; -cnv does that here"),
@@ -144,7 +143,9 @@ NOT_FOR_RUN = [
     refused("--chat-template-kwargs", "values for the chat template; `paceline serve` takes them"),
 ]
 
+JINJA = [bare("--jinja", "jinja templates; always on here", off="--no-jinja", env="LLAMA_ARG_JINJA")]
+
 ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING) + rows(
     "not supported", EVERY, CHANGES_THE_ANSWER
 )
-ROWS += rows("not supported", ("run", "bench"), NOT_FOR_RUN)
+ROWS += rows("without effect", ("run", "bench"), JINJA) + rows("not supported", ("run", "bench"), NOT_FOR_RUN)
