@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from paceline import __version__
-from paceline.server import embeddings, errors, native, openai, rerank
+from paceline.server import anthropic, embeddings, errors, native, openai, rerank
 from paceline.server.middleware import ApiKey, BodyLimit
 from paceline.server.origin import KnownNames, is_this_machine
 from paceline.server.service import Service
@@ -36,6 +36,7 @@ def create_app(service: Service) -> FastAPI:
     errors.install(app)
     app.include_router(native.routes(service), prefix=params.api_prefix)
     app.include_router(openai.routes(service), prefix=params.api_prefix)
+    app.include_router(anthropic.routes(service), prefix=params.api_prefix)
     app.include_router(embeddings.routes(service), prefix=params.api_prefix)
     app.include_router(rerank.routes(service), prefix=params.api_prefix)
     folder = static_folder(service)
