@@ -8,8 +8,7 @@ from typing import Any
 
 from paceline.server.chat_reply import ChatReply
 from paceline.server.errors import ApiError
-from paceline.server.reply import new_id
-from paceline.server.segments import Change, Segment, Segments
+from paceline.server.segments import Change, Segment, Segments, random_id
 from paceline.server.sse import Wording, named_event
 from paceline.server.stream import Step
 
@@ -25,7 +24,7 @@ class MessageReply:
         self._segments = Segments()
         self._begun = False
         self._reason = "stop"
-        self._head = {"id": new_id("msg").replace("-", "_"), "type": "message", "role": "assistant", "model": model}
+        self._head = {"id": random_id("msg"), "type": "message", "role": "assistant", "model": model}
 
     def parts(self, step: Step) -> list[dict[str, Any]]:
         events = [] if self._begun else [self._start()]

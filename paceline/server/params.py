@@ -38,6 +38,8 @@ class ServerParams:
     embeddings: bool = False
     embd_normalize: int = 2
     reranking: bool = False
+    predict_route: str | None = None
+    health_route: str | None = None
     reasoning_format: str = "auto"
     chat_template: str | None = None
     chat_template_file: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,3 +79,7 @@ class Segments:
         if self._open:
             closed, self._open = self._open, None
             yield Change("close", closed)
+
+
+def random_id(prefix: str) -> str:
+    return f"{prefix}_{os.urandom(16).hex()}"
