@@ -29,18 +29,23 @@ STAMP = re.compile(r"^(x-anthropic-billing-header:.*?\bcch=)[0-9a-fA-F]{5}(?=;)"
 """What one client puts before its system prompt changes with every request; unchanged it keeps the prefix reusable."""
 
 
-class Block(Body):
-    """A part of a message, of whatever type."""
+class PlainBlock(Body):
+    """Something to read."""
 
     type: str
     text: str | None = None
+    source: dict[str, Any] | None = None
+
+
+class Block(PlainBlock):
+    """A part of a message, of whatever type."""
+
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
-    content: str | list[Block] | None = None
-    source: dict[str, Any] | None = None
+    content: str | Annotated[list[PlainBlock], Field(fail_fast=True)] | None = None
 
 
 Blocks = Annotated[list[Block], Field(fail_fast=True)]
@@ -184,11 +189,11 @@ def result_text(block: Block) -> str:
     return block.content or ""
 
 
-def text_json(block: Block) -> dict[str, Any]:
+def text_json(block: PlainBlock) -> dict[str, Any]:
     return {"type": "text", "text": text_of(block)}
 
 
-def text_of(block: Block) -> str:
+def text_of(block: PlainBlock) -> str:
     if block.type == "text" and block.text is not None:
         return block.text
     if block.type == "document" and (block.source or {}).get("type") == "text":

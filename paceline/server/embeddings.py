@@ -22,6 +22,8 @@ from paceline.server.sse import ClientGone, unless_gone
 from paceline.server.stream import CLIENT_GONE
 from paceline.server.text_request import check_model, prompts_of
 
+MAX_VALUES = 2**23
+
 
 class ContentObject(Body):
     """A text in parts, as in a chat."""
@@ -105,9 +107,17 @@ async def embedded(service: Service, body: EmbeddingsBody) -> tuple[Vectors, int
     if body.dimensions is not None and body.dimensions > n_embd:
         raise ConfigError(f"this model's embeddings have {n_embd} dimensions; ask for as many or fewer")
     prompts = await asyncio.to_thread(tokenized, service, body)
+    check_size(service, prompts, body.dimensions or n_embd)
     normalize = service.params.embd_normalize if body.embd_normalize is None else body.embd_normalize
     vectors = await vectors_of(service, prompts, normalize, body.dimensions)
     return vectors, sum(map(len, prompts))
+
+
+def check_size(service: Service, prompts: Sequence[Sequence[int]], n_values: int) -> None:
+    """Without pooling a reply has a vector for every token."""
+    n = sum(map(len, prompts)) if service.settings.context.pooling == "none" else len(prompts)
+    if n * n_values > MAX_VALUES:
+        raise ConfigError(f"{n} vectors of {n_values} numbers are too many; {MAX_VALUES} numbers fit; send fewer texts")
 
 
 def tokenized(service: Service, body: EmbeddingsBody) -> list[list[int]]:

@@ -10,15 +10,12 @@ from pydantic import ValidationError
 from paceline.server.errors import ApiError
 from paceline.server.schema import ChatBody, SamplingBody
 
-SHARED = set(SamplingBody.model_fields)
-
 
 def chat_body(body: SamplingBody, **fields: Any) -> ChatBody:
     """The body's sampling fields, and these."""
-    shared = body.model_dump(include=SHARED, exclude_none=True)
-    given = {name: value for name, value in fields.items() if value is not None}
+    shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     try:
-        return ChatBody.model_validate(shared | given)
+        return ChatBody.model_validate({name: v for name, v in (shared | fields).items() if v is not None})
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_input=False)) from None
 

@@ -24,6 +24,9 @@ WEATHER: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
+DEEP: Any = "x"
+for _ in range(200):
+    DEEP = [{"type": "tool_result", "content": DEEP}]
 FORCED = {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "get_weather"}}
 
 
@@ -130,6 +133,7 @@ def test_the_client_of_its_makers(tiny: Live) -> None:
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "of type 'video'"),
         ({"messages": HELLO, "tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, 400, "not among"),
         ({"messages": HELLO, "temperature": "hot"}, 400, "temperature"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_result", "content": DEEP}]}]}, 400, "content"),
         ({"messages": [{"role": "user", "content": "x" * 5000}]}, 400, "tokens"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ModelError
+from paceline.server import embeddings
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
 from tests.server.live import Live, live, settings
@@ -192,6 +193,14 @@ def test_reranking(tmp_path: Path) -> None:
             assert server.post("/reranking", query="hi", documents=documents_of_sorts).status_code == 400
         assert "too large" in server.post("/v1/reranking", query="q" * 70, documents=["a"] * 9).text
         assert server.post("/v1/embeddings", input="a").status_code == 501
+
+
+def test_a_reply_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "MAX_VALUES", 32 * 10)
+    with pooled(write_bert(tmp_path / "bert.gguf"), "none", embeddings=True) as server:
+        assert server.post("/embedding", content="x" * 10).status_code == 200
+        refused = server.post("/embedding", content=["x" * 6, "y" * 5])
+        assert (refused.status_code, "11 vectors of 32 numbers" in refused.text) == (400, True)
 
 
 def test_a_server_that_could_not_answer_ends_at_once(tmp_path: Path) -> None:
