@@ -162,6 +162,8 @@ def messages_of(body: ResponsesBody) -> list[dict[str, Any]]:
         return [*messages, {"role": "user", "content": body.input}]
     for item in body.input:
         add_item(messages, item)
+    if not messages:
+        raise PromptError("input: the list is empty; give a text or items")
     return messages
 
 
@@ -173,7 +175,8 @@ def add_item(messages: list[dict[str, Any]], item: Item) -> None:
     elif item.type == "function_call_output":
         messages.append({"role": "tool", "tool_call_id": item.call_id or "", "content": text_of(item.output)})
     elif item.type == "reasoning":
-        assistant(messages)["reasoning_content"] = text_of(item.content or item.summary)
+        if thoughts := text_of(item.content or item.summary):
+            assistant(messages)["reasoning_content"] = thoughts
     elif item.role == "assistant":
         message = assistant(messages)
         message["content"] += text_of(item.content)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.server.anthropic import MessagesBody, as_chat
+from paceline.server.anthropic_reply import WORDING
 from paceline.server.errors import ApiError
 from tests.server.live import Live
 
@@ -141,6 +142,13 @@ def test_errors_have_anthropics_shape(tiny: Live, body: dict[str, Any], status: 
     reply = tiny.post("/v1/messages", **body)
     assert (reply.status_code, reply.json()["type"]) == (status, "error")
     assert words in reply.json()["error"]["message"]
+
+
+def test_an_error_in_the_middle_of_a_stream_is_an_event() -> None:
+    name, data, *_ = WORDING.error(ApiError(503, "gone", "unavailable_error")).decode().split("\n")
+    assert name == "event: error"
+    told = json.loads(data.removeprefix("data: "))
+    assert (told["type"], told["error"]["message"]) == ("error", "gone")
 
 
 def test_no_messages_are_an_empty_one(tiny: Live) -> None:

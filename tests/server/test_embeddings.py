@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ModelError
+from paceline.process.supervisor import ChildEngine
 from paceline.server import embeddings
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
@@ -74,7 +77,6 @@ def test_writing_goes_on_beside_it_with_the_same_text(server: Live) -> None:
         ({"input": {"content": []}}, "input"),
         ({"input": "x", "encoding_format": "int8"}, "encoding_format"),
         ({"input": ["x"] * 3000}, "2048"),
-        ({"input": "x", "model": "other"}, "no model"),
         ({}, "input"),
     ],
 )
@@ -127,9 +129,19 @@ def test_a_model_that_only_embeds_serves_that_and_refuses_the_rest(bert: Live) -
     ):
         refused = bert.post(path, **body)
         assert (refused.status_code, refused.json()["error"]["type"]) == (501, "not_supported_error")
-    assert bert.http.get("/health").json() == {"status": "ok"}
+    assert bert.http.get("/health").status_code == 200
     assert bert.http.get("/slots").json() == []
     assert bert.http.get("/props").status_code == 200
+
+
+def test_a_killed_child_is_replaced(bert: Live) -> None:
+    before = vectors(bert.post("/v1/embeddings", input="hello"))
+    backend = bert.service.engine.backend
+    assert isinstance(backend, ChildEngine)
+    assert backend.pid
+    os.kill(backend.pid, signal.SIGKILL)
+    assert np.array_equal(vectors(bert.post("/v1/embeddings", input="hello")), before)
+    assert bert.http.get("/health").json()["restarts"] == 1
 
 
 def test_neighbours_in_a_batch_change_nothing(bert: Live) -> None:
@@ -166,7 +178,7 @@ def test_fewer_dimensions_and_other_norms(bert: Live) -> None:
     assert np.allclose(largest, 32760 * whole / np.abs(whole).max(), rtol=1e-4)
 
 
-def test_without_pooling_every_token_has_a_vector(tmp_path: Path) -> None:
+def test_without_pooling_every_token_has_a_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pooled(write_bert(tmp_path / "bert.gguf"), "none", embeddings=True) as server:
         two = server.post("/embeddings", input=["hello", "worlds"]).json()
         assert [len(item["embedding"]) for item in two] == [5, 6]
@@ -174,6 +186,10 @@ def test_without_pooling_every_token_has_a_vector(tmp_path: Path) -> None:
         assert np.allclose(alone["embedding"], two[1]["embedding"], atol=1e-5)
         refused = server.post("/v1/embeddings", input="hello")
         assert (refused.status_code, "--pooling none" in refused.text) == (400, True)
+        monkeypatch.setattr(embeddings, "MAX_VALUES", 32 * 10)
+        assert server.post("/embedding", content="x" * 10).status_code == 200
+        refused = server.post("/embedding", content=["x" * 6, "y" * 5])
+        assert (refused.status_code, "11 vectors of 32 numbers" in refused.text) == (400, True)
 
 
 def test_reranking(tmp_path: Path) -> None:
@@ -193,14 +209,6 @@ def test_reranking(tmp_path: Path) -> None:
             assert server.post("/reranking", query="hi", documents=documents_of_sorts).status_code == 400
         assert "too large" in server.post("/v1/reranking", query="q" * 70, documents=["a"] * 9).text
         assert server.post("/v1/embeddings", input="a").status_code == 501
-
-
-def test_a_reply_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "MAX_VALUES", 32 * 10)
-    with pooled(write_bert(tmp_path / "bert.gguf"), "none", embeddings=True) as server:
-        assert server.post("/embedding", content="x" * 10).status_code == 200
-        refused = server.post("/embedding", content=["x" * 6, "y" * 5])
-        assert (refused.status_code, "11 vectors of 32 numbers" in refused.text) == (400, True)
 
 
 def test_a_server_that_could_not_answer_ends_at_once(tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def test_timings_on_request(tiny: Live) -> None:
     ("body", "words"),
     [
         ({}, "input"),
+        ({"input": []}, "input: the list is empty"),
         ({"input": "x", "previous_response_id": "resp_1"}, "nothing is stored"),
         ({"input": [{"type": "web_search_call"}]}, "'web_search_call'"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "'input_file'"),
@@ -149,6 +150,7 @@ def test_items_become_messages() -> None:
             "input": [
                 {"role": "developer", "content": "Really."},
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+                {"type": "reasoning", "summary": [], "encrypted_content": "..."},
                 {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
                 {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well."}]},
                 {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
