@@ -24,7 +24,8 @@ SAMPLER_ORDER = (
 )
 
 POLICIES = ("auto", "fixed")
-POOLINGS = ("mean", "cls", "last")
+POOLINGS = ("none", "mean", "cls", "last", "rank")
+MAX_TEXTS = 32  # embedded at once
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
 LONGEST_BREAKER = 256  # characters, of which libllama reads 40

@@ -4,6 +4,7 @@ PacelineError
 ├── ConfigError        a value that cannot be meant (negative context, top_p of 3, unknown option)
 ├── LibraryError       libllama is missing or not the version we speak to
 ├── ModelError         a model file that is missing, truncated, not GGUF, or not for us
+│   ├── CannotWrite    a model that reads and makes embeddings
 │   └── VocabMismatch  target and draft disagree about a token
 ├── RequestError       one request cannot be served; the others go on
 │   ├── PromptError    a prompt that is not text, or empty
@@ -33,6 +34,10 @@ class LibraryError(PacelineError):
 
 class ModelError(PacelineError):
     """A model file we cannot use."""
+
+
+class CannotWrite(ModelError):
+    """A model that has no memory to write with."""
 
 
 class VocabMismatch(ModelError):

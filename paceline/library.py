@@ -8,7 +8,7 @@ with Engine("model.gguf") as engine:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import count
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from paceline.config import (
+    MAX_TEXTS,
     ContextParams,
     DrafterSettings,
     DraftModelParams,
@@ -31,9 +32,9 @@ from paceline.drafters.names import canonical
 from paceline.engine.request import Event, Failed, Finished, Grammar, Request, Tokens
 from paceline.engine.stats import DrafterStats
 from paceline.engine.worker import WORKER
-from paceline.errors import ConfigError, PromptError, QueueFull
+from paceline.errors import CannotWrite, ConfigError, PromptError, QueueFull
 from paceline.generation import Generation
-from paceline.process.base import Backend, Health, Info, OnProgress, Status
+from paceline.process.base import Backend, Health, Info, OnProgress, Status, Vectors
 from paceline.process.supervisor import ChildEngine
 from paceline.text.builtin import BuiltinTemplate
 from paceline.text.chat import CHATML, ChatTemplate
@@ -221,6 +222,8 @@ class Engine:
         return self._start(request)
 
     def _start(self, request: Request) -> Generation:
+        if not self.info.writes:
+            raise CannotWrite(f"{self.settings.model.path} makes embeddings and cannot write text")
         self.info.limits.check(request)
         n_max = self.settings.engine.n_queue
         if len(self._running) - self.n_slots >= n_max:
@@ -262,10 +265,34 @@ class Engine:
 
     def embed(self, prompt: Prompt) -> list[float]:
         """The text as a vector of length one. The first call opens a context for it, beside the one that writes."""
-        tokens = self._tokens(prompt)
-        if not tokens or not all(0 <= token < self.vocab.n_tokens for token in tokens):
-            raise PromptError("there is nothing to embed: the text is empty, or has tokens that the model does not")
-        return self.backend.embed(tokens)
+        return self.embed_all([prompt])[0][0]
+
+    def embed_all(self, prompts: Sequence[Prompt], *, normalize: int = 2, n_values: int | None = None) -> Vectors:
+        """Each text's vectors: one, or with `pooling="none"` one a token. `normalize` is the norm that they get, -1 for
+        none; `n_values` keeps the first so many of each. Texts beyond `embedded_together` wait for their turn."""
+        texts = [self._tokens(prompt) for prompt in prompts]
+        for tokens in texts:
+            if not tokens or not all(0 <= token < self.vocab.n_tokens for token in tokens):
+                raise PromptError("there is nothing to embed: a text is empty, or has tokens that the model does not")
+        return [
+            found for some in self.embedded_together(texts) for found in self.backend.embed(some, normalize, n_values)
+        ]
+
+    def embedded_together(self, texts: Sequence[list[int]]) -> Iterator[list[list[int]]]:
+        """The same texts, as many at a time as are computed at once; others get their turn in between."""
+        batch: list[list[int]] = []
+        n_most = self.settings.context.n_ubatch
+        for tokens in texts:
+            if batch and (len(batch) == MAX_TEXTS or sum(map(len, batch)) + len(tokens) > n_most):
+                yield batch
+                batch = []
+            batch.append(tokens)
+        if batch:
+            yield batch
+
+    def pairs(self, query: str, documents: Sequence[str]) -> list[list[int]]:
+        """The query with each document, as texts for a model that ranks: `embed_all` then gives a score for each."""
+        return self.backend.pairs(utf8(query), [utf8(document) for document in documents])
 
     # -- slots, between requests
 
@@ -299,9 +326,9 @@ def here(
     models: SharedModels | None = None,
 ) -> Backend:
     """The engine in this process. Only now libllama is loaded: a process whose engine is in a child never does."""
-    from paceline.process.local import LocalEngine
+    from paceline.process.local import open_engine
 
-    return LocalEngine(settings, on_progress, drafters, models)
+    return open_engine(settings, on_progress, drafters, models)
 
 
 def default_model() -> str:

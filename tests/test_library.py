@@ -14,6 +14,7 @@ import pytest
 from paceline import Engine, Generation, Grammar
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import (
+    CannotWrite,
     ConfigError,
     ContextFull,
     EngineClosed,
@@ -193,8 +194,6 @@ def test_bad_files_are_told_apart(models: Path, target: str, tmp_path: Path) -> 
         Engine(str(tmp_path / "half.gguf"))
     with pytest.raises(ModelError, match="needs an encoder"):
         Engine(write_encoder(tmp_path / "t5.gguf"))
-    with pytest.raises(ModelError, match="makes embeddings and cannot write"):
-        Engine(write_bert(tmp_path / "bert.gguf"))
     with pytest.raises(VocabMismatch, match="token 65 is 'A' for the target and 'changed'"):
         Engine(target, draft=str(models / "other-vocab.gguf"))
     with pytest.raises(VocabMismatch, match="266 tokens and draft 666"):
@@ -300,6 +299,22 @@ def test_the_planner_can_say_why(target: str) -> None:
     assert why["speedup"] > 0
     assert why["actual_ms"] > 0
     assert float(why["target_ms"][1]) > 0
+
+
+def test_a_model_that_only_embeds(tmp_path: Path) -> None:
+    with Engine(write_bert(tmp_path / "bert.gguf"), n_threads=1) as engine:
+        assert not engine.info.writes
+        alone = engine.embed("hello")
+        ((together,), _) = engine.embed_all(["hello", "world and more"])
+        assert np.allclose(alone, together, atol=1e-5)
+        assert abs(np.linalg.norm(alone) - 1) < 1e-5
+        assert len(engine.embed_all(["hello"], n_values=8)[0][0]) == 8
+        with pytest.raises(CannotWrite, match="makes embeddings and cannot write"):
+            engine.generate("hello")
+        with pytest.raises(ContextFull, match=r"65 tokens is too large: 64 .* knows no further"):
+            engine.embed("x" * 65)
+    with pytest.raises(EngineClosed):
+        engine.embed("late")
 
 
 def test_a_text_as_a_vector(demo: str) -> None:

@@ -85,14 +85,15 @@ def write_encoder(path: Path) -> str:
     return str(path)
 
 
-def write_bert(path: Path) -> str:
-    """A BERT of zeros: a model that makes embeddings and has no memory to write with."""
+def write_bert(path: Path, *, ranks: bool = False, seed: int = 0) -> str:
+    """A small random BERT: a model that makes embeddings, or `ranks`, and has no memory to write with."""
     n_embd, n_ctx = 32, 64
+    rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(str(path), "bert")
     add_shape(writer, n_embd, 1, 2, n_ctx)
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    writer.add_pooling_type(gguf.PoolingType.RANK if ranks else gguf.PoolingType.MEAN)
     add_vocab(writer, TOKENS)
     writer.add_token_type_count(2)
     square, row = (n_embd, n_embd), (n_embd,)
@@ -107,8 +108,11 @@ def write_bert(path: Path) -> str:
     shapes |= {"blk.0.ffn_down.weight": (n_embd, 2 * n_embd), "blk.0.ffn_down.bias": row}
     for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
         shapes |= {f"{name}.weight": row, f"{name}.bias": row}
+    if ranks:
+        shapes |= {"cls.weight": square, "cls.bias": row, "cls.output.weight": (1, n_embd), "cls.output.bias": (1,)}
     for name, shape in shapes.items():
-        writer.add_tensor(name, np.zeros(shape, np.float32))
+        values = rng.standard_normal(shape) / np.sqrt(shape[-1])
+        writer.add_tensor(name, (values + name.endswith("norm.weight")).astype(np.float32))
     write_out(writer)
     return str(path)
 

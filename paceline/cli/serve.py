@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 
 from paceline.cli import build
 from paceline.cli.flags import Parsed
@@ -11,6 +12,7 @@ from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
 from paceline.errors import ConfigError
+from paceline.server import vertex
 from paceline.server.listener import Server, listen, url
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
@@ -20,7 +22,7 @@ log = logging.getLogger("paceline")
 
 
 def main(parsed: Parsed) -> int:
-    params = ServerParams(**parsed.under("server"))
+    params = vertex.configured(ServerParams(**parsed.under("server")), os.environ)
     settings = build.settings(parsed)
     service = Service(settings, params, defaults_of(parsed, params))
     server = Server(service)

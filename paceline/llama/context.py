@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from paceline.config import ContextParams, ModelParams
-from paceline.errors import DecodeError, ModelError, RequestError
+from paceline.errors import CannotWrite, DecodeError, ModelError, RequestError
 from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.model import Model
@@ -27,8 +27,8 @@ from paceline.llama.saved import Bytes, Saved
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 FLASH_ATTN = {None: -1, False: 0, True: 1}
-POOLING_TYPES = {None: -1, "mean": 1, "cls": 2, "last": 3}
-NO_POOLING = 0
+POOLING_TYPES = {None: -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
+NO_POOLING, RANK_POOLING = 0, 4
 NO_ROOM = 1
 
 
@@ -118,7 +118,7 @@ class Context:
         self._memory = c.llama_get_memory(self.handle)
         if not (self._memory or pooled):
             self.close()
-            raise ModelError(f"{model.path} makes embeddings and cannot write text")
+            raise CannotWrite(f"{model.path} makes embeddings and cannot write text")
         self._view: tuple[int, int] = (0, 0)
         self._rows: Floats = np.zeros((0, self.n_vocab), np.float32)
 
@@ -146,6 +146,11 @@ class Context:
         if not handle:
             raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
         return int(handle)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it can go on from what it has read; models that only embed cannot."""
+        return bool(self._memory)
 
     @cached_property
     def about(self) -> dict[str, Any]:

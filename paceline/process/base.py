@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -13,11 +13,13 @@ from paceline.text.vocabulary import Vocabulary
 
 OnEvent = Callable[[Event], None]
 OnProgress = Callable[[float], None]
+Vectors = list[list[list[float]]]
+"""For each text, one or several."""
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
     """What was opened, and stays as it is. `speculation_off` says why nothing is drafted, where that is not by choice;
-    `exactness` by which batches the text is exact, in exact mode."""
+    `exactness` by which batches the text is exact, in exact mode. One that does not write makes embeddings only."""
 
     description: str
     limits: Limits
@@ -32,6 +34,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     exactness: str | None = None
     tool_template: str | None = None
     builtin_templates: tuple[str, ...] = ()
+    writes: bool = True
 
 
 class SlotStatus(msgspec.Struct, frozen=True):
@@ -96,8 +99,11 @@ class Backend(Protocol):
     def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
         """The prompt that libllama's own templates make of messages of role and content."""
 
-    def embed(self, tokens: list[int]) -> list[float]:
-        """A vector of length one."""
+    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
+        """Each text's vectors; see `llama/embedder.py`."""
+
+    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
+        """The query with each document, as tokens of a text to rank."""
 
     def status(self) -> Status:
         """Waits for the current step to end."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from paceline.engine.request import Event, Request, Started, failed
 from paceline.engine.worker import WORKER
-from paceline.process.local import LocalEngine
+from paceline.process.local import open_engine
 from paceline.process.messages import (
     Call,
     Cancel,
@@ -39,7 +39,7 @@ from paceline.process.watch import Watch, on_death, patience
 from paceline.text.vocabulary import table_of
 
 N_ANSWERING = 4
-QUESTIONS = ("tokenize", "apply_template", "embed", "status", "save_slot", "restore_slot", "erase_slot")
+QUESTIONS = ("tokenize", "apply_template", "embed", "pairs", "status", "save_slot", "restore_slot", "erase_slot")
 
 
 class Outbox:
@@ -89,9 +89,9 @@ class Child:
         self._answering = ThreadPoolExecutor(N_ANSWERING, "paceline-questions")
         WORKER.on_death = on_death
         flush, again = self._outbox.flush, opening.again
-        self.engine = LocalEngine(opening.settings, self._progress, after_step=flush, hurried=again)
-        parts = self.engine.parts
-        Watch(patience(parts.model.n_params, parts.context.n_batch)).start()
+        settings = opening.settings
+        self.engine = open_engine(settings, self._progress, after_step=flush, hurried=again)
+        Watch(patience(self.engine.info.n_params, settings.context.n_batch)).start()
         vocabulary = None if again else table_of(self.engine.vocabulary)
         line.send(Ready(self.engine.info, vocabulary))
 

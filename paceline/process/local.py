@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from paceline.engine.loop import EngineLoop
 from paceline.engine.request import Event, Failed, Finished, Request
 from paceline.engine.slot import Slot
 from paceline.engine.warmup import IdleMeasuring, Measurement
-from paceline.errors import ContextFull, PacelineError, RequestError
-from paceline.llama.embedder import Embedder
+from paceline.errors import CannotWrite, ContextFull, PacelineError, RequestError
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
 from paceline.llama.templates import apply_template, builtin_templates
-from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus, Status
+from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, SlotStatus, Status, Vectors
+from paceline.process.embedding import EmbeddingEngine, Embeddings
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
 from paceline.text.stops import stop_check
@@ -54,6 +53,7 @@ class LocalEngine:
         self._active: dict[int, ActiveRequest] = {}
         self._closed = False
         self.loop = EngineLoop(self.core, self._idle_measuring(), after_step)
+        self._embeddings = Embeddings(parts.model, settings.context, self.loop.call)
 
     def _info(self) -> Info:
         parts, model = self.parts, self.parts.model
@@ -128,13 +128,11 @@ class LocalEngine:
     def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
         return apply_template(template, messages, opening)
 
-    def embed(self, tokens: list[int]) -> list[float]:
-        return self.loop.call(lambda: list(self._embedder.embed(tokens).tolist()))
+    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
+        return self._embeddings.embed(texts, normalize, n_values)
 
-    @cached_property
-    def _embedder(self) -> Embedder:
-        """A context beside the one that writes, opened when it is first wanted."""
-        return Embedder(self.parts.model, self.parts.settings.context)
+    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
+        return self._embeddings.pairs(query, documents)
 
     def status(self) -> Status:
         return self.loop.call(self._status)
@@ -206,9 +204,24 @@ class LocalEngine:
             return
         self._closed = True
         self.loop.close()
-        if "_embedder" in self.__dict__:
-            self._embedder.close()
+        self._embeddings.close()
         self.parts.close()
+
+
+def open_engine(
+    settings: Settings,
+    on_progress: OnProgress | None = None,
+    drafters: Sequence[Drafter] = (),
+    shared: SharedModels | None = None,
+    after_step: Callable[[], None] | None = None,
+    *,
+    hurried: bool = False,
+) -> Backend:
+    """Whatever the model can do: write, or make embeddings only."""
+    try:
+        return LocalEngine(settings, on_progress, drafters, shared, after_step, hurried=hurried)
+    except CannotWrite:
+        return EmbeddingEngine(settings, on_progress, shared)
 
 
 def slot_status(slot: Slot) -> SlotStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,7 +16,7 @@ import msgspec
 from paceline.config import Settings
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Resume, Started, Timings, failed
 from paceline.errors import EngineClosed, EngineDied, PacelineError, named
-from paceline.process.base import Health, Info, OnEvent, OnProgress, Status
+from paceline.process.base import Health, Info, OnEvent, OnProgress, Status, Vectors
 from paceline.process.handle import Handle
 from paceline.process.messages import Call, Cancel, Events, Raised, Returned, Submit, ToChild, ToFront
 from paceline.text.vocabulary import Vocabulary
@@ -168,8 +168,11 @@ class ChildEngine:
     def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
         return bytes(self._ask("apply_template", template, messages, opening))
 
-    def embed(self, tokens: list[int]) -> list[float]:
-        return list(self._ask("embed", tokens))
+    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
+        return list(self._ask("embed", texts, normalize, n_values))
+
+    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
+        return list(self._ask("pairs", query, documents))
 
     def status(self) -> Status:
         return msgspec.convert(self._ask("status"), Status)

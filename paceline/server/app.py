@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from paceline import __version__
-from paceline.server import embeddings, errors, native, openai
+from paceline.server import anthropic, embeddings, errors, native, openai, rerank, responses, vertex
 from paceline.server.middleware import ApiKey, BodyLimit
 from paceline.server.origin import KnownNames, is_this_machine
 from paceline.server.page import PageFiles
@@ -35,11 +35,13 @@ def create_app(service: Service) -> FastAPI:
     params = service.params
     app = FastAPI(title="paceline", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     errors.install(app)
-    app.include_router(native.routes(service), prefix=params.api_prefix)
-    app.include_router(openai.routes(service), prefix=params.api_prefix)
-    app.include_router(embeddings.routes(service), prefix=params.api_prefix)
+    routers = [api.routes(service) for api in (native, openai, responses, anthropic, embeddings, rerank)]
+    if params.predict_route:
+        routers.append(vertex.routes(service, app, routers))
+    for router in routers:
+        app.include_router(router, prefix=params.api_prefix)
     folder = static_folder(service)
-    public = Public(params.api_prefix, folder)
+    public = Public(params.api_prefix, folder, params.health_route)
     if folder:
         app.router.routes.append(Files(params.api_prefix, folder, public))
     app.add_middleware(BodyLimit, n_max=params.max_body)
@@ -74,8 +76,8 @@ class Files(Mount):
 class Public:
     """What needs no key: health, and files that exist in the static folder."""
 
-    def __init__(self, prefix: str, folder: Path | None) -> None:
-        self._health = {f"{prefix}/health", f"{prefix}/v1/health"}
+    def __init__(self, prefix: str, folder: Path | None, health: str | None = None) -> None:
+        self._health = {f"{prefix}{path}" for path in ("/health", "/v1/health", health) if path}
         self._prefix = prefix
         self._folder = folder.resolve() if folder else None
 

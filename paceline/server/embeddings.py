@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.responses import Response
 
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, PromptError
+from paceline.process.base import Vectors
 from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported
-from paceline.server.schema import MAX_INPUTS, EmbeddingBody, EmbeddingsBody, PromptField
+from paceline.server.schema import MAX_INPUTS, Body, ContentPart, Int, PromptObject, Tokens
 from paceline.server.service import Service
 from paceline.server.sse import ClientGone, unless_gone
 from paceline.server.stream import CLIENT_GONE
 from paceline.server.text_request import check_model, prompts_of
+
+MAX_VALUES = 2**23
+
+
+class ContentObject(Body):
+    """A text in parts, as in a chat."""
+
+    content: Annotated[list[ContentPart], Field(min_length=1, max_length=MAX_INPUTS)]
+
+    def text(self) -> str:
+        for part in self.content:
+            if part.type != "text" or part.text is None:
+                raise PromptError(f"a content part of type {part.type!r}: this server reads text only")
+        return "".join(part.text or "" for part in self.content)
+
+
+One = str | PromptObject | ContentObject
+Several = Annotated[list[Int | str | PromptObject | ContentObject | Tokens], Field(fail_fast=True)]
+
+
+class EmbeddingsBody(Body):
+    """Both APIs'. `content` is llama-server's name for the input."""
+
+    input: One | Several | None = None
+    content: One | Several | None = None
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    embd_normalize: Annotated[int, Field(ge=-1, le=100)] | None = None
 
 
 def routes(service: Service) -> APIRouter:
@@ -26,19 +58,21 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/embeddings")
     async def openai_embeddings(request: Request, body: EmbeddingsBody) -> Response:
         check_model(body.model, service.model_names)
-        if body.dimensions not in (None, service.engine.info.n_embd):
-            raise ConfigError(f"this model's embeddings have {service.engine.info.n_embd} dimensions; leave it out")
+        if body.input is None and body.content is not None:
+            return await answer(request, native_reply(service, body))
+        if service.settings.context.pooling == "none":
+            raise ConfigError("with --pooling none a text has many vectors, and this address one; ask /embedding")
         return await answer(request, openai_reply(service, body))
 
     @router.post("/embedding")
     @router.post("/embeddings", include_in_schema=False)
-    async def native_embeddings(request: Request, body: EmbeddingBody) -> Response:
+    async def native_embeddings(request: Request, body: EmbeddingsBody) -> Response:
         return await answer(request, native_reply(service, body))
 
     return router
 
 
-async def answer(request: Request, reply: Any) -> Response:
+async def answer(request: Request, reply: Coroutine[Any, Any, Any]) -> Response:
     try:
         return Json(await unless_gone(request, reply))
     except ClientGone:
@@ -46,31 +80,69 @@ async def answer(request: Request, reply: Any) -> Response:
 
 
 async def openai_reply(service: Service, body: EmbeddingsBody) -> dict[str, Any]:
-    vectors, n_tokens = await vectors_of(service, body.input)
-    encode = as_base64 if body.encoding_format == "base64" else list
-    data = [{"object": "embedding", "index": i, "embedding": encode(v)} for i, v in enumerate(vectors)]
+    vectors, n_tokens = await embedded(service, body)
+    data = [vector_json(i, found[0], body.encoding_format == "base64") for i, found in enumerate(vectors)]
     usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
-    return {"object": "list", "model": service.model_name, "data": data, "usage": usage}
+    return {"object": "list", "model": body.model or service.model_name, "data": data, "usage": usage}
 
 
-async def native_reply(service: Service, body: EmbeddingBody) -> list[dict[str, Any]]:
-    given = body.content if body.content is not None else body.input
-    if given is None:
-        raise ConfigError("content: the text to embed is missing")
-    vectors, _ = await vectors_of(service, given)
-    return [{"index": i, "embedding": [vector]} for i, vector in enumerate(vectors)]
+def vector_json(index: int, vector: list[float], in_base64: bool) -> dict[str, Any]:
+    if not in_base64:
+        return {"object": "embedding", "index": index, "embedding": vector}
+    return {"object": "embedding", "index": index, "embedding": as_base64(vector), "encoding_format": "base64"}
 
 
-async def vectors_of(service: Service, given: PromptField) -> tuple[list[list[float]], int]:
-    """One text at a time between the steps of running answers; and how many tokens they were."""
-    engine = service.engine
+async def native_reply(service: Service, body: EmbeddingsBody) -> list[dict[str, Any]]:
+    vectors, _ = await embedded(service, body)
+    return [{"index": i, "embedding": found} for i, found in enumerate(vectors)]
+
+
+async def embedded(service: Service, body: EmbeddingsBody) -> tuple[Vectors, int]:
+    """Each text's vectors, and how many tokens they were."""
+    if service.settings.context.pooling == "rank":
+        raise not_supported("this server ranks and has no embeddings; start it without --reranking")
     if not service.params.embeddings:
         raise not_supported("this server has no embeddings; start it with --embeddings")
-    prompts = await asyncio.to_thread(prompts_of, engine, given)
+    n_embd = service.engine.info.n_embd
+    if body.dimensions is not None and body.dimensions > n_embd:
+        raise ConfigError(f"this model's embeddings have {n_embd} dimensions; ask for as many or fewer")
+    prompts = await asyncio.to_thread(tokenized, service, body)
+    check_size(service, prompts, body.dimensions or n_embd)
+    normalize = service.params.embd_normalize if body.embd_normalize is None else body.embd_normalize
+    vectors = await vectors_of(service, prompts, normalize, body.dimensions)
+    return vectors, sum(map(len, prompts))
+
+
+def check_size(service: Service, prompts: Sequence[Sequence[int]], n_values: int) -> None:
+    """Without pooling a reply has a vector for every token."""
+    n = sum(map(len, prompts)) if service.settings.context.pooling == "none" else len(prompts)
+    if n * n_values > MAX_VALUES:
+        raise ConfigError(f"{n} vectors of {n_values} numbers are too many; {MAX_VALUES} numbers fit; send fewer texts")
+
+
+def tokenized(service: Service, body: EmbeddingsBody) -> list[list[int]]:
+    given: Any = body.input if body.input is not None else body.content
+    if given is None:
+        raise ConfigError("input: the text to embed is missing")
+    if isinstance(given, list):
+        given = [item.text() if isinstance(item, ContentObject) else item for item in given]
+    prompts = prompts_of(service.engine, given.text() if isinstance(given, ContentObject) else given)
     if len(prompts) > MAX_INPUTS:
         raise ConfigError(f"{len(prompts)} texts are too many; {MAX_INPUTS} at once are allowed")
-    vectors = [await asyncio.to_thread(engine.embed, prompt) for prompt in prompts]
-    return vectors, sum(map(len, prompts))
+    return prompts
+
+
+async def vectors_of(
+    service: Service, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None = None
+) -> Vectors:
+    """A batch at a time, between the steps of running answers; the same text is computed once."""
+    engine = service.engine
+    different = [list(tokens) for tokens in dict.fromkeys(map(tuple, texts))]
+    found: dict[tuple[int, ...], list[list[float]]] = {}
+    for some in engine.embedded_together(different):
+        vectors = await asyncio.to_thread(engine.embed_all, some, normalize=normalize, n_values=n_values)
+        found |= zip(map(tuple, some), vectors, strict=True)
+    return [found[tuple(tokens)] for tokens in texts]
 
 
 def as_base64(vector: list[float]) -> str:

@@ -68,7 +68,7 @@ class ApiError(Exception):
 
 
 def not_supported(message: str) -> ApiError:
-    return ApiError(400, message, "not_supported_error")
+    return ApiError(501, message, "not_supported_error")
 
 
 def not_found(message: str) -> ApiError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -16,11 +17,13 @@ from paceline.server.body import BodyRoute
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
 from paceline.server.middleware import owner_of
-from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody
+from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody, SamplingBody
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_reply import TextReply
 from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request
+
+AnyBody = TypeVar("AnyBody", bound=SamplingBody)
 
 
 def routes(service: Service) -> APIRouter:
@@ -39,9 +42,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
-        wanted, rules = await service.prepare(chat_request, body)
-        choices = service.start([wanted.numbered(index) for index in range(body.n or 1)], owner_of(request.scope))
-        return await send(request, ChatReply(service.model_name, service.engine.vocab, choices, rules))
+        return await send(request, await begin_chat(service, request, chat_request, body, body.n or 1))
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
@@ -59,6 +60,19 @@ def routes(service: Service) -> APIRouter:
         return await send(request, reply)
 
     return router
+
+
+async def begin_chat(
+    service: Service,
+    request: Request,
+    work: Callable[[Service, AnyBody], tuple[TextRequest, Rules]],
+    body: AnyBody,
+    n: int = 1,
+) -> ChatReply:
+    """Under whatever API the chat was asked for: `work` makes the request of its body, beside the event loop."""
+    wanted, rules = await service.prepare(work, body)
+    choices = service.start([wanted.numbered(index) for index in range(n)], owner_of(request.scope))
+    return ChatReply(service.model_name, service.engine.vocab, choices, rules)
 
 
 def models_json(service: Service) -> dict[str, Any]:

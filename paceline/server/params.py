@@ -39,6 +39,10 @@ class ServerParams:
     slot_save_path: str | None = None
     cache_prompt: bool = True
     embeddings: bool = False
+    embd_normalize: int = 2
+    reranking: bool = False
+    predict_route: str | None = None
+    health_route: str | None = None
     reasoning_format: str = "auto"
     chat_template: str | None = None
     chat_template_file: str | None = None
@@ -74,6 +78,7 @@ class ServerParams:
         check(both, "https needs both --ssl-key-file and --ssl-cert-file")
         names = ", ".join(REASONING_FORMATS)
         check(self.reasoning_format in REASONING_FORMATS, f"reasoning format {self.reasoning_format!r}: {names}")
+        check_range("the norm of embeddings", self.embd_normalize, -1, 100)
         check(not (self.chat_template and self.chat_template_file), "two chat templates are given; which one is it?")
         known = self.reasoning in REASONING or self.reasoning in REASONING_AUTO
         check(known, f"--reasoning {self.reasoning!r}: there are on, off, auto")

@@ -230,20 +230,6 @@ class ChatBody(SamplingBody, TemplateBody):
     reasoning_format: str | None = None
 
 
-class EmbeddingsBody(Body):
-    input: PromptField
-    model: str | None = None
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: Int | None = None
-
-
-class EmbeddingBody(Body):
-    """llama-server's own; both names mean the same."""
-
-    content: PromptField | None = None
-    input: PromptField | None = None
-
-
 class TokenizeBody(Body):
     content: str
     add_special: bool = False

@@ -8,17 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 from paceline.config import Settings
-from paceline.errors import PacelineError, QueueFull
+from paceline.errors import CannotWrite, PacelineError, QueueFull
 from paceline.generation import Chunk, Generation
 from paceline.library import Engine
 from paceline.process.base import Status
 from paceline.server.dialogue import Manner, Template
-from paceline.server.errors import unavailable
+from paceline.server.errors import not_supported, unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
@@ -64,6 +65,8 @@ class Service:
     def __init__(
         self, settings: Settings, params: ServerParams, defaults: Defaults | None = None, *, process: bool = True
     ) -> None:
+        if params.reranking:
+            settings = replace(settings, context=replace(settings.context, pooling="rank"))
         self.settings = settings
         self.params = params
         self.defaults = defaults or Defaults(cache_prompt=params.cache_prompt)
@@ -92,7 +95,7 @@ class Service:
 
         try:
             engine = Engine.from_settings(self.settings, report, process=self._process)
-            template = self._chosen_template(engine)
+            template = self._prepared(engine)
         except Exception as error:
             self.error = error
             raise
@@ -101,6 +104,20 @@ class Service:
             log.info("%s", line)
         if self._closing:
             engine.close()
+
+    def _prepared(self, engine: Engine) -> Template:
+        """A server that could not do what it was started for ends at once."""
+        try:
+            embeds = self.params.embeddings or self.settings.context.pooling == "rank"
+            if not (engine.info.writes or embeds):
+                path = self.settings.model.path
+                raise CannotWrite(f"{path} makes embeddings and cannot write text; start it with --embeddings")
+            if embeds:
+                engine.embed([0])
+            return self._chosen_template(engine)
+        except BaseException:
+            engine.close()
+            raise
 
     def load_in_background(self, load: Callable[[], None] | None = None) -> None:
         """`load` may do more than the service's own, such as showing a bar."""
@@ -153,6 +170,8 @@ class Service:
 
     async def prepare(self, work: Callable[[Service, Body], Prepared], body: Body) -> Prepared:
         """Templates and tokens, off the event loop."""
+        if not self.engine.info.writes:
+            raise not_supported("this model makes embeddings and cannot write text; start the server with another one")
         return await asyncio.get_running_loop().run_in_executor(None, work, self, body)
 
     def start(self, wanted: Sequence[TextRequest], owner: bytes) -> list[Choice]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from paceline.server.errors import api_error, encode
+from paceline.server.errors import ApiError, api_error, encode
 
 DONE = b"data: [DONE]\n\n"
 STALL_S = 10.0
@@ -21,6 +22,22 @@ Result = TypeVar("Result")
 
 def event(content: object) -> bytes:
     return b"data: " + encode(content) + b"\n\n"
+
+
+def named_event(content: Mapping[str, Any]) -> bytes:
+    """With its type before it, as some clients want."""
+    return b"event: " + str(content["type"]).encode() + b"\n" + event(content)
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a part of a stream is written, and an error in the middle of one."""
+
+    part: Callable[[dict[str, Any]], bytes] = event
+    error: Callable[[ApiError], bytes] = lambda error: event(error.body())
+
+
+PLAIN = Wording()
 
 
 class ClientGone(Exception):
@@ -62,6 +79,7 @@ class EventStream(Response):
         events: AsyncGenerator[bytes, None],
         on_close: Callable[[], None],
         stall_s: float = STALL_S,
+        wording: Wording = PLAIN,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -69,6 +87,7 @@ class EventStream(Response):
         self._events = events
         self._on_close = on_close
         self._stall_s = stall_s
+        self._wording = wording
         self._since: float | None = None  # when the line that is being sent was begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +109,7 @@ class EventStream(Response):
             except OSError:
                 raise
             except Exception as error:
-                await self._body(send, event(api_error(error).body()))
+                await self._body(send, self._wording.error(api_error(error)))
             await self._body(send, b"", more=False)
 
     async def _body(self, send: Send, data: bytes, *, more: bool = True) -> None:

@@ -17,7 +17,7 @@ from paceline.errors import EngineClosed, RequestError
 from paceline.generation import Chunk, Finish, Piece
 from paceline.server.errors import Json
 from paceline.server.service import Choice
-from paceline.server.sse import ClientGone, EventStream, event, unless_gone
+from paceline.server.sse import PLAIN, ClientGone, EventStream, Wording, unless_gone
 
 CLIENT_GONE = 499
 MAX_ENTRIES = 200_000
@@ -107,14 +107,14 @@ class Steps:
         return Finish("length", finish.timings)
 
 
-async def lines(reply: Reply) -> AsyncGenerator[bytes, None]:
+async def lines(reply: Reply, wording: Wording) -> AsyncGenerator[bytes, None]:
     """The reply as server-sent events."""
     async with aclosing(aiter(Steps(reply.choices))) as steps:
         async for step in steps:
-            data = b"".join([event(part) for part in reply.parts(step)])
+            data = b"".join([wording.part(part) for part in reply.parts(step)])
             if data:
                 yield data
-    yield b"".join([*map(event, reply.last_parts()), reply.last_line()])
+    yield b"".join([*map(wording.part, reply.last_parts()), reply.last_line()])
 
 
 async def folded(reply: Reply) -> Any:
@@ -137,12 +137,12 @@ def entries(pieces: Sequence[Piece]) -> int:
     return sum(1 + len(piece.token.top_logprobs) for piece in pieces if piece.token.logprob is not None)
 
 
-async def send(request: Request, reply: Reply) -> Response:
+async def send(request: Request, reply: Reply, wording: Wording = PLAIN) -> Response:
     """However it ends, what was started is closed."""
     choices = reply.choices
     try:
         if choices[0].wanted.stream:
-            return await begun(request, lines(reply), lambda: close(choices))
+            return await begun(request, lines(reply, wording), lambda: close(choices), wording)
         whole = await unless_gone(request, folded(reply))
     except ClientGone:
         close(choices)
@@ -154,14 +154,16 @@ async def send(request: Request, reply: Reply) -> Response:
     return Json(whole)
 
 
-async def begun(request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> EventStream:
+async def begun(
+    request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None], wording: Wording
+) -> EventStream:
     """The first event decides: before it an error has a status of its own."""
     try:
         first = await unless_gone(request, anext(events))
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(first, events, on_close)
+    return EventStream(first, events, on_close, wording=wording)
 
 
 def close(choices: Sequence[Choice]) -> None:

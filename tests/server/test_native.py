@@ -153,7 +153,7 @@ def test_props_and_slots(tiny: Live) -> None:
     assert props["total_slots"] == 2
     assert props["model_path"].endswith("target.gguf")
     assert props["default_generation_settings"]["n_ctx"] == 1024
-    assert tiny.http.post("/props").status_code == 400
+    assert tiny.http.post("/props").status_code == 501
     slots = tiny.http.get("/slots").json()
     assert [slot["id"] for slot in slots] == [0, 1]
     assert not any(slot["is_processing"] for slot in slots)
@@ -184,7 +184,7 @@ def test_what_is_off_says_how_to_turn_it_on(target: str, tmp_path: Path) -> None
     with live(settings(target), ServerParams(port=0, slots=False, webui=False)) as server:
         for path, flag in (("/metrics", "--metrics"), ("/slots", "--no-slots")):
             reply = server.http.get(path)
-            assert reply.status_code == 400
+            assert reply.status_code == 501
             assert flag in reply.json()["error"]["message"]
         reply = server.http.post("/slots/0?action=save", json={"filename": "a"})
         assert "--slot-save-path" in reply.json()["error"]["message"]
@@ -229,7 +229,7 @@ def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> Non
 
 def test_infill_needs_a_model_that_can(tiny: Live) -> None:
     reply = tiny.post("/infill", input_prefix="def f(", input_suffix="return 1")
-    assert reply.status_code == 400
+    assert reply.status_code == 501
     assert "no tokens for filling gaps" in reply.json()["error"]["message"]
 
 

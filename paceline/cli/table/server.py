@@ -190,7 +190,19 @@ REPORT = [
         names="--embeddings --embedding",
         sets="server.embeddings",
         env="LLAMA_ARG_EMBEDDINGS",
-        help="answer /v1/embeddings too; takes memory for one more context",
+        help="answer /v1/embeddings too; takes memory for one more context. A model that only embeds needs it",
+    ),
+    Flag(
+        names="--reranking --rerank",
+        sets="server.reranking",
+        env="LLAMA_ARG_RERANKING",
+        help="answer /v1/rerank, with a model made for it; as --pooling rank",
+    ),
+    Flag(
+        names="--embd-normalize",
+        sets="server.embd_normalize",
+        kind=Kind.INT,
+        help="the norm of embeddings: -1 none, 0 largest is 32760, 1 taxicab, 2 euclidean, more: that p-norm",
     ),
     Flag(
         names="--pooling",
