@@ -151,6 +151,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     grammar: Grammar | None = None
     adapter: str | None = None
     cache_prompt: bool = True
+    n_keep: int | None = None
     slot: int | None = None
     group: int | None = None
     submitted: float = 0.0

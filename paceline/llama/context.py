@@ -208,11 +208,7 @@ class Context:
 
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
         """Write a sequence's memory and these tokens to a file; returns its size in bytes."""
-        size = int(c.llama_state_seq_get_size(self.handle, seq))
-        state = np.zeros(size, np.uint8)
-        if not size or int(c.llama_state_seq_get_data(self.handle, address(state), size, seq)) != size:
-            raise DecodeError(f"libllama could not give the memory of sequence {seq}")
-        return saved.write(path, self.owner, tokens, state)
+        return saved.write(path, self.owner, tokens, self.get_state(seq))
 
     def read(self, path: str) -> Saved:
         """What was saved in a file, if all of it is as it was and belongs here. Changes nothing."""
@@ -220,11 +216,29 @@ class Context:
 
     def fill(self, seq: int, found: Saved) -> None:
         """Put what was saved into a sequence, in place of what it holds."""
+        self.set_state(seq, found.state)
+
+    def state_size(self, seq: int) -> int:
+        """Bytes that `get_state` would give."""
+        return int(c.llama_state_seq_get_size(self.handle, seq))
+
+    def get_state(self, seq: int) -> Bytes:
+        """A sequence's memory, as libllama writes it down."""
+        state = np.empty(self.state_size(seq), np.uint8)
+        if (
+            not state.size
+            or int(c.llama_state_seq_get_data(self.handle, address(state), state.size, seq)) != state.size
+        ):
+            raise DecodeError(f"libllama could not give the memory of sequence {seq}")
+        return state
+
+    def set_state(self, seq: int, state: Bytes) -> None:
+        """In place of what the sequence holds. libllama believes every byte: they must be its own."""
         self.remove(seq, 0)
-        size = found.state.size
-        if int(c.llama_state_seq_set_data(self.handle, address(found.state), size, seq)) != size:
+        log.clear()
+        if int(c.llama_state_seq_set_data(self.handle, address(state), state.size, seq)) != state.size:
             self.remove(seq, 0)
-            raise RequestError(f"libllama could not take {len(found.tokens)} saved tokens: {log.reason()}")
+            raise RequestError(f"libllama could not take {state.size} bytes of saved memory: {log.reason()}")
 
     @property
     def can_shift(self) -> bool:
