@@ -78,7 +78,6 @@ class Memory:
         n = self.reusable(slot, prompt, adapter) if reuse else 0
         if self.cache:
             if 2 * n < slot.n_reusable:
-                log.debug("slot %d turns to another text: updating prompt cache", slot.seq)
                 self._set_aside(slot)
             found = self.cache.find(prompt, adapter, n) if reuse else None
             if found and self._bring_back(slot, found):
@@ -177,6 +176,7 @@ class Memory:
         n = len(kept.tokens)
         if self.shared and n + sum(slot.n_computed for slot in self.slots if slot.busy) > self.cells.n_ctx:
             return False
+        log.debug("updating prompt cache: %d tokens are brought back to slot %d", n, slot.seq)
         self.empty(slot)
         self.make_room(n)
         try:

@@ -68,7 +68,7 @@ class ServerParams:
         check(not (self.chat_template and self.chat_template_file), "two chat templates are given; which one is it?")
         self.template_variables()
         if self.slot_save_path is not None:
-            check(Path(self.slot_save_path).is_dir(), f"there is no folder {self.slot_save_path} to save slots in")
+            make_folder(self.slot_save_path)
 
     @property
     def max_body(self) -> int:
@@ -102,6 +102,14 @@ class ServerParams:
             raise ConfigError(f"--chat-template-kwargs is not JSON: {error}") from None
         check(isinstance(variables, dict), '--chat-template-kwargs is a JSON object, as in {"enable_thinking": false}')
         return dict(variables)
+
+
+def make_folder(path: str) -> None:
+    """For slots to be saved in. What they hold is the clients' own: nobody else may look."""
+    try:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"slots cannot be saved in {path}: {error.strerror or error}") from None
 
 
 def read_file(path: str, what: str) -> str:

@@ -171,7 +171,7 @@ REPORT = [
         sets="server.slot_save_path",
         kind=Kind.PATH,
         metavar="FOLDER",
-        help="where clients may save a slot's memory and restore it from",
+        help="where clients may save a slot's memory and restore it from; made where it is missing",
     ),
     Flag(
         names="--cache-prompt",
