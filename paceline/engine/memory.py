@@ -209,7 +209,7 @@ class Memory:
     def remember(self, seq: int, tokens: list[int]) -> None:
         """The slot's memory was filled from outside with these tokens; where borders count, nobody knows theirs."""
         slot = self._idle(seq)
-        slot.tokens, slot.n_computed = tokens, len(tokens)
+        slot.tokens, slot.n_computed, slot.adapter = tokens, len(tokens), None
         slot.n_reusable = 0 if self.border > 1 else len(tokens)
 
     def _idle(self, seq: int) -> Slot:
