@@ -107,7 +107,7 @@ def measure(model: str, args: argparse.Namespace) -> dict[str, Any]:
     types = [name for name in args.spec_type.split(",") if name != "none"]
     flags = ["-t", str(args.threads), "--spec-type", args.spec_type]
     with (
-        serving(model, args.slots, N_CTX, flags) as server,
+        serving(model, args.slots, N_CTX, ["-kvu", *flags]) as server,
         Engine(model, n_ctx=N_CTX, n_slots=args.slots, n_threads=args.threads, spec_types=types) as engine,
     ):
         return figures(turns(over_http(server, args.n), in_library(engine, args.n), args.rounds))

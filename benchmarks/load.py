@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--only", default="crowd,prompts,leavers")
     args = parser.parse_args()
     model, _ = demo_copy(args.kind)
-    with serving(model, args.slots, N_CTX) as server:
+    with serving(model, args.slots, N_CTX, ["-kvu"]) as server:
         result = asyncio.run(measure(server, args))
     show(result, GOALS)
 

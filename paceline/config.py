@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +25,10 @@ SAMPLER_ORDER = (
     "temperature",
 )
 
+AUTO_SLOTS = 4
+AUTO_CACHE = 8192  # MiB
+MIB = 2**20
+BLOCK = 256  # tokens: libllama makes contexts of so many
 POLICIES = ("auto", "fixed")
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 MAX_TEXTS = 32  # embedded at once
@@ -46,20 +52,42 @@ def resolve_seed(seed: int) -> int:
     return secrets.randbits(63) if seed < 0 else seed
 
 
+def usable_memory(
+    meminfo: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """Bytes this process may use: the machine's, no more than its control group is granted. None where nobody says."""
+    try:
+        found = re.search(r"^MemTotal: +(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    limits = [int(text) for text in group_files("memory.max", groups, own) if text.strip().isdigit()]
+    return min([1024 * int(found[1]), *limits]) if found else None
+
+
+def group_files(name: str, groups: Path, own: Path) -> Iterator[str]:
+    """A file of this process's control group and of each above it, as far as they can be read."""
+    try:
+        group = next(line[3:].strip("/") for line in own.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        return
+    for folder in (groups / group, *(groups / parent for parent in Path(group).parents)):
+        with suppress(OSError):
+            yield (folder / name).read_text()
+
+
 def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """Cores this process may keep busy: those it may run on, no more than its control group is granted."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        name = next(line[3:].strip("/") for line in own.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        return n
-    for folder in (groups / name, *(groups / parent for parent in Path(name).parents)):
-        try:
-            quota, period = (folder / "cpu.max").read_text().split()
+    for text in group_files("cpu.max", groups, own):
+        with suppress(ValueError):  # no limit here
+            quota, period = text.split()
             n = min(n, max(1, int(quota) // int(period)))
-        except (OSError, ValueError):  # no limit here, or none that can be read
-            continue
     return n
+
+
+def part(n_ctx: int, n_slots: int) -> int:
+    """A slot's share of a context, in whole blocks."""
+    return -(-(n_ctx // n_slots) // BLOCK) * BLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +275,12 @@ class ModelParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextParams:
-    """How much a context holds and computes at once. Two contexts may share a model."""
+    """How much a context holds and computes at once. Two contexts may share a model.
+
+    `n_ctx` is the total, of which each of `n_seqs` may fill an equal part. They are in one pool, to be computed in one
+    call; with `kv_unified` any of them may fill it, and where that is False each has cells of its own. `n_ctx_slot`
+    bounds what one holds.
+    """
 
     n_ctx: int = 0
     n_batch: int = 2048
@@ -256,7 +289,8 @@ class ContextParams:
     n_threads: int = 0
     n_threads_batch: int = 0
     flash_attn: bool | None = None
-    kv_unified: bool = True
+    kv_unified: bool | None = None
+    n_ctx_slot: int = 0
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     offload_kqv: bool = True
@@ -268,6 +302,7 @@ class ContextParams:
         check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
         check(self.n_ctx == 0 or self.n_ctx >= 32, f"a context of {self.n_ctx} tokens holds no text; give at least 32")
         check(self.n_ctx < 2**31, f"context size {self.n_ctx} is absurd")
+        check_range("a slot's context size", self.n_ctx_slot, 0, 2**31 - 1)
         check(self.n_batch >= 2, f"batch size must be at least 2, got {self.n_batch}")
         check(self.n_ubatch >= 2, f"micro-batch size must be at least 2, got {self.n_ubatch}")
         check(1 <= self.n_seqs <= 256, f"slots must be between 1 and 256, got {self.n_seqs}")
@@ -275,6 +310,12 @@ class ContextParams:
         check_range("batch threads", self.n_threads_batch, -1, 512)
         for kind in (self.cache_type_k, self.cache_type_v):
             check(kind in CACHE_TYPES, f"unknown cache type {kind!r}; choose from {', '.join(CACHE_TYPES)}")
+
+    @property
+    def total(self) -> int:
+        """Tokens to open the context with: equal parts are whole blocks. 0 = as many as the model was trained for."""
+        n = self.n_ctx or self.n_ctx_slot * self.n_seqs
+        return n if self.kv_unified else part(n, self.n_seqs) * self.n_seqs
 
     @property
     def threads(self) -> int:
@@ -300,12 +341,20 @@ class DrafterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParams:
-    """The engine's own choices: slots, exactness, what drafts by default."""
+    """The engine's own choices: slots, exactness, what drafts by default, what is remembered of a long text.
+
+    `cache_ram` is how many MiB may hold prompts that no slot has room for; -1 = no limit. With `context_shift` a text
+    that fills its slot goes on without the older half of it, but for the prompt's first `n_keep` tokens (-1 = all).
+    """
 
     n_slots: int = 1
     exact: bool = False
     n_queue: int = 1024
     slot_similarity: float = 0.1
+    context_shift: bool = False
+    n_keep: int = 0
+    cache_ram: int = 0
+    cache_idle_slots: bool = True
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
@@ -317,6 +366,8 @@ class EngineParams:
             self.spec_policy in POLICIES, f"spec_policy must be one of {', '.join(POLICIES)}, got {self.spec_policy!r}"
         )
         check_range("the similarity of prompts", self.slot_similarity, 0.0, 1.0)
+        check_range("the tokens to keep of a prompt", self.n_keep, -1, 2**31 - 1)
+        check_range("the MiB for prompts of idle slots", self.cache_ram, -1, 2**31 - 1)
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
 
 

@@ -195,6 +195,7 @@ class Engine:
         logprobs: int | None = None,
         grammar: Grammar | None = None,
         cache_prompt: bool = True,
+        n_keep: int | None = None,
         slot: int | None = None,
         group: int | None = None,
         **overrides: Any,
@@ -202,7 +203,7 @@ class Engine:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
         `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. Generations of one `group` end with the
-        first of them that is done.
+        first of them that is done. `n_keep` tokens of the prompt stay when the context shifts, where it does.
         """
         sampling = with_overrides(sampling or SamplingParams(), overrides)
         request = Request(
@@ -215,6 +216,7 @@ class Engine:
             n_logprobs=logprobs,
             grammar=grammar,
             cache_prompt=cache_prompt,
+            n_keep=n_keep,
             slot=slot,
             group=group,
             submitted=perf_counter(),

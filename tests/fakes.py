@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from paceline.engine.request import Emitted, Event, Failed, Finished, Request, S
 from paceline.errors import DecodeError, PacelineError, named
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
+from paceline.llama.saved import Bytes
 from paceline.planner.fixed import FixedPolicy
 
 N_VOCAB = 50
@@ -29,6 +31,7 @@ IDS = count(1)
 class FakeVocab:
     handle = 0
     n_tokens = N_VOCAB
+    add_bos = False
     eog = frozenset({EOG})
 
 
@@ -115,6 +118,21 @@ class FakeContext:
         del self.cells[seq][start : None if end < 0 else end]
         return True
 
+    can_shift = True
+
+    def shift(self, seq: int, start: int, delta: int) -> None:
+        """The list has no holes: removing has shifted already."""
+        assert delta < 0 <= start + delta <= len(self.cells[seq])
+
+    def state_size(self, seq: int) -> int:
+        return 4 * len(self.cells[seq])
+
+    def get_state(self, seq: int) -> Bytes:
+        return np.array(self.cells[seq], np.int32).view(np.uint8)
+
+    def set_state(self, seq: int, state: Bytes) -> None:
+        self.cells[seq] = [int(token) for token in state.view(np.int32)]
+
     def clear(self) -> None:
         self.spoilt = False
         self.cells = [[] for _ in range(self.n_seqs)]
@@ -195,8 +213,8 @@ class Client:
         return named(last.kind, last.message)
 
 
-def make_engine(context: FakeContext, *drafters: Drafter, similarity: float = 0.1) -> Core:
-    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, slot_similarity=similarity)
+def make_engine(context: FakeContext, *drafters: Drafter, similarity: float = 0.1, **options: Any) -> Core:
+    params = EngineParams(n_slots=context.n_seqs, exact=context.exact, slot_similarity=similarity, **options)
     drafting = Drafting(drafters, FixedPolicy())
     return Core(context, FakeVocab(), drafting, params, context.layout)  # type: ignore[arg-type]
 

@@ -14,7 +14,9 @@ from paceline.config import (
     EngineParams,
     ModelParams,
     Settings,
+    part,
     usable_cores,
+    usable_memory,
 )
 from paceline.errors import ConfigError
 
@@ -59,3 +61,22 @@ def test_threads_follow_the_control_group(quota: str, n: int, where: str, tmp_pa
 def test_threads_follow_the_affinity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
     assert usable_cores(tmp_path, tmp_path / "none") == 3
+
+
+def test_the_memory_that_may_be_used(tmp_path: Path) -> None:
+    meminfo, own = tmp_path / "meminfo", tmp_path / "own"
+    meminfo.write_text("MemTotal:       8000000 kB\nMemFree: 1 kB\n")
+    assert usable_memory(meminfo, tmp_path, own) == 8_192_000_000
+    own.write_text("0::/a/b\n")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "memory.max").write_text("1000000\n")
+    (tmp_path / "a" / "b" / "memory.max").write_text("max\n")
+    assert usable_memory(meminfo, tmp_path, own) == 1_000_000
+    assert usable_memory(tmp_path / "none", tmp_path, own) is None
+
+
+def test_a_context_is_divided_into_whole_blocks() -> None:
+    assert [part(512, 2), part(1000, 3), part(100, 1), part(0, 4)] == [256, 512, 256, 0]
+    assert ContextParams(n_ctx=1000, n_seqs=3).total == 1536
+    assert ContextParams(n_ctx=1000, n_seqs=3, kv_unified=True).total == 1000
+    assert ContextParams(n_ctx_slot=512, n_seqs=3, kv_unified=True).total == 1536

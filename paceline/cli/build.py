@@ -9,6 +9,9 @@ from paceline.cli.flags import Parsed
 from paceline.cli.options import HubOptions, RequestOptions, RunOptions
 from paceline.cli.values import unescape
 from paceline.config import (
+    AUTO_CACHE,
+    AUTO_SLOTS,
+    MIB,
     ContextParams,
     DrafterSettings,
     EngineParams,
@@ -16,6 +19,7 @@ from paceline.config import (
     SamplingParams,
     Settings,
     SpeculativeParams,
+    usable_memory,
 )
 from paceline.errors import ConfigError
 
@@ -29,10 +33,24 @@ def settings(parsed: Parsed) -> Settings:
     return Settings(
         model=model(parsed),
         draft=draft,
-        context=ContextParams(**parsed.under("context")),
+        context=context(parsed),
         draft_context=draft_context(parsed),
         engine=engine(parsed, has_draft=draft is not None),
     )
+
+
+def context(parsed: Parsed) -> ContextParams:
+    """Slots of the server's choosing share one pool."""
+    values = parsed.under("context")
+    if automatic(parsed):
+        values.setdefault("kv_unified", True)
+    return ContextParams(**values)
+
+
+def automatic(parsed: Parsed) -> bool:
+    """Whether a server chooses how many slots it has. Exact ones have cells of their own: one slot has them all."""
+    chosen = parsed.values.get("engine.n_slots", -1) != -1
+    return parsed.command == "serve" and not chosen and not parsed.values.get("engine.exact")
 
 
 def sampling(parsed: Parsed) -> SamplingParams:
@@ -100,8 +118,19 @@ def draft_context(parsed: Parsed) -> ContextParams:
 
 def engine(parsed: Parsed, has_draft: bool) -> EngineParams:
     values = parsed.under("engine")
+    if values.get("n_slots", -1) == -1:
+        n_batch = parsed.values.get("context.n_batch", AUTO_SLOTS)
+        values["n_slots"] = min(AUTO_SLOTS, n_batch) if automatic(parsed) else EngineParams().n_slots
+    if parsed.command == "serve":
+        values.setdefault("cache_ram", auto_cache())
     values["spec_types"] = spec_types(values.get("spec_types", ()), has_draft)
     return EngineParams(speculative=speculative(parsed), drafters=drafters(parsed), **values)
+
+
+def auto_cache() -> int:
+    """MiB for prompts of idle slots: llama-server's, or a quarter of what there is."""
+    n_bytes = usable_memory()
+    return AUTO_CACHE if n_bytes is None else min(AUTO_CACHE, n_bytes // 4 // MIB)
 
 
 def speculation_off(parsed: Parsed) -> bool:

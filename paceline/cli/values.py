@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from paceline.cli.options import Prompt
-from paceline.config import SAMPLER_ORDER, EngineParams
+from paceline.config import SAMPLER_ORDER
 
 ON = frozenset({"on", "enabled", "true", "1", "yes"})
 OFF = frozenset({"off", "disabled", "false", "0", "no"})
@@ -66,12 +66,6 @@ def seed(text: str) -> int:
 def layers(text: str) -> int:
     """libllama takes any negative number as "all of them", so `auto` and `all` are the same."""
     return -1 if text in ("auto", "all") else whole(text)
-
-
-def slots(text: str) -> int:
-    """-1 leaves the number to us, as in llama-server."""
-    value = whole(text)
-    return EngineParams().n_slots if value == -1 else value
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class DraftRequest:
     `tokens` is the live history, last sampled token included: read it, never keep or change it.
     `ahead` are tokens another drafter has proposed already; go on after them.
     `should_continue`, where given, says from the draft so far whether one more token can pay; `p_min` counts otherwise.
-    `n_left` is how long the text may still become, at most.
+    `n_left` is how long the text may still become, at most. `n_dropped` tokens of it are not in `tokens` any more.
     """
 
     seq: int
@@ -58,6 +58,7 @@ class DraftRequest:
     grammar: Constraint | None = None
     should_continue: Callable[[Draft], bool] | None = None
     n_left: int = NO_LIMIT
+    n_dropped: int = 0
 
 
 @dataclass(slots=True)

@@ -179,7 +179,7 @@ class DraftModel(Drafter):
 
     def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> bool:
         """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
-        position = len(request.tokens) + len(request.ahead) + len(draft)
+        position = request.n_dropped + len(request.tokens) + len(request.ahead) + len(draft)
         token, confidence = guess(row[: self._n_target], request.noise, position, self.sharpness)
         if confidence < self._least(request) or limit <= 0:
             return False

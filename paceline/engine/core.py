@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 from time import perf_counter
 from typing import Protocol
 
 import numpy as np
 
-from paceline.config import EngineParams
+from paceline.config import MIB, EngineParams
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
+from paceline.engine.admission import Admission
 from paceline.engine.drafting import Drafting
+from paceline.engine.endings import Endings
 from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
-from paceline.engine.request import Emitted, Finished, Limits, Started, Timings, Token, failed
+from paceline.engine.prompt_cache import PromptCache
+from paceline.engine.request import Emitted, Limits, Request, Token
 from paceline.engine.scheduler import Queue, Scheduler, Work
-from paceline.engine.slot import Clock, Slot
+from paceline.engine.slot import Slot
 from paceline.engine.verify import log_probabilities, verify
-from paceline.errors import ContextFull, DecodeError, NoNumbers, PacelineError
+from paceline.errors import ContextFull, DecodeError, NoNumbers
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
 from paceline.llama.model import Vocab
 from paceline.llama.sampler import Sampler
 
-log = logging.getLogger("paceline")
-
 AGAIN = "again"  # the source of tokens that an earlier engine has written
+ENDLESS = 2**20  # tokens, where neither the request nor the context ends a text
+KEPT = 3  # quarters of a full context, at most: less than a quarter to go on with would be full again at once
 NO_ROWS: Floats = np.zeros((0, 0), np.float32)
 
 
@@ -43,7 +45,6 @@ class Target(Cells, Protocol):
 
     def new_batch(self) -> Batch: ...
     def decode(self, batch: Batch) -> Floats: ...
-    def clear(self) -> None: ...
 
 
 class Core:
@@ -58,24 +59,26 @@ class Core:
         self.layout = layout
         self.exact = layout is not None
         self.n_room = layout.room(target.n_ctx_seq) if layout else target.n_ctx_seq
-        self.slots = [Slot(seq) for seq in range(target.n_seqs)]
-        border = target.n_ubatch if layout else 1
-        self.memory = Memory(
-            target, self.slots, shared=target.kv_unified, border=border, similarity=params.slot_similarity
-        )
+        self.shifts, self.n_keep = params.context_shift, params.n_keep
+        self.slots = slots = [Slot(seq) for seq in range(target.n_seqs)]
+        self.memory = memory_of(target, slots, params, border=target.n_ubatch if layout else 1)
         self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout)
         self.queue = Queue()
+        self.endings = Endings(slots, self.memory, self.queue, drafting)
+        self.admission = Admission(slots, self.queue, self.memory, drafting, self.endings, self._sampler)
         self.n_steps = 0
-        self.n_finished = 0
         self.seconds = 0.0  # spent in steps that went on with an answer
         self._spoilt = False  # by logits that are no numbers
-        self._short = False  # of memory for somebody who waits
         self._batch = target.new_batch()
         self._eog = vocab.eog
 
     @property
     def busy(self) -> bool:
         return bool(len(self.queue)) or any(slot.busy for slot in self.slots)
+
+    @property
+    def n_finished(self) -> int:
+        return self.endings.n_finished
 
     @property
     def limits(self) -> Limits:
@@ -86,11 +89,14 @@ class Core:
         self.limits.check(active.request)
         self.queue.push(active)
 
+    def _sampler(self, request: Request) -> Sampler:
+        return Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
+
     def step(self) -> None:
         """One round for everybody: admit, draft and plan, then for each batch decode, verify, commit and emit."""
         start = perf_counter()
         generating = any(slot.generating for slot in self.slots)
-        self.admit()
+        self.admission.admit()
         self.draft()
         for works in self.scheduler.lay_out(self.slots):
             self.compute(works)
@@ -107,7 +113,8 @@ class Core:
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         if self._spoilt:
-            self._start_afresh()
+            self.admission.start_afresh()
+            self._spoilt = False
         seconds = perf_counter() - start
         if n_prompt < n_tokens and works:
             self.scheduler.prompts.observe(n_prompt, seconds)
@@ -116,86 +123,6 @@ class Core:
             self.drafting.policy.passed(size)
         elif works:
             self.drafting.policy.observe_step(size, n_emitted, n_drafted, seconds)
-
-    # -- admit
-
-    def admit(self) -> None:
-        self._short = False
-        self.queue.offer(self._place)
-        for slot in self.slots:
-            if slot.active and slot.active.cancelled:
-                self.finish(slot, "cancelled")
-
-    def _place(self, active: ActiveRequest) -> bool:
-        if active.cancelled:
-            active.emit(Finished("cancelled", active.paused.timings() if active.paused else Timings()))
-            return True
-        tokens = active.paused.tokens if active.paused else active.request.tokens
-        slot = self.memory.choose(tokens, active.request.slot)
-        # Nobody overtakes a request that waits for memory, or it might wait for ever.
-        self._short = self._short or (slot is not None and not self._may_come(active, len(tokens)))
-        if slot is None or self._short:
-            return False
-        try:
-            self._start(slot, active)
-        except Exception as error:
-            if slot.busy:
-                self.fail(slot, error)
-            else:
-                active.emit(failed(error))
-        return True
-
-    def _may_come(self, active: ActiveRequest, n_tokens: int) -> bool:
-        running = [slot.active for slot in self.slots if slot.active]
-        if running and (active.suspect or any(other.suspect for other in running)):
-            return False
-        return self.memory.has_room(n_tokens)
-
-    def _start(self, slot: Slot, active: ActiveRequest) -> None:
-        if active.paused:
-            self._go_on(slot, active, active.paused)
-            return
-        request, prompt = active.request, active.request.tokens
-        sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
-        sampler.prime(prompt)
-        self.memory.keep(slot, self.memory.reusable(slot, prompt) if request.cache_prompt else 0)
-        slot.active, slot.sampler, slot.draft = active, sampler, Proposal()
-        slot.tokens, slot.known = list(prompt), []
-        slot.n_prompt, slot.n_cached, slot.n_steps = len(prompt), slot.n_computed, 0
-        slot.clock = Clock(request.submitted, perf_counter())
-        self.drafting.begin(slot)
-        active.emit(Started(slot.seq))
-        if request.resume:
-            slot.resume(request.resume)
-        if request.max_tokens == 0:
-            self.finish(slot, "length")
-
-    def _go_on(self, slot: Slot, active: ActiveRequest, paused: Slot) -> None:
-        """What was written before the pause is computed again like a prompt, as far as it is not in memory."""
-        self.memory.keep(slot, self.memory.reusable(slot, paused.tokens))
-        slot.take_over(paused)
-        slot.active, active.paused = active, None
-        self.drafting.begin(slot)
-        slot.add_stats(paused.stats.values())
-        active.emit(Started(slot.seq))
-
-    def _pause(self, slot: Slot) -> None:
-        """No room: the request waits with all it has, before everybody else. Its memory may be forgotten."""
-        assert slot.active
-        slot.active.paused = slot.copy()
-        self.queue.push_front(slot.active)
-        self.drafting.end(slot)
-        slot.candidates.clear()
-        slot.active = slot.sampler = None
-
-    def _start_afresh(self) -> None:
-        """Forgotten cells still hold what was computed: empty all memory, and everybody's text is read again."""
-        for slot in sorted(self.slots, key=lambda slot: -slot.clock.admitted):
-            if slot.busy:
-                self._pause(slot)
-        self.memory.clear()
-        self.target.clear()
-        self._spoilt = False
 
     # -- draft and plan
 
@@ -222,14 +149,14 @@ class Core:
 
     def _n_drafts(self, slot: Slot, room: int) -> int:
         """The longest draft for the slot, where the batch has this much room for it."""
-        room = min(room, self._n_left(slot) - 1)
+        room = min(room, self._n_left(slot) - 1, self.n_room - len(slot.tokens) - 1)
         return min(room, self.layout.n_drafts(slot.n_computed)) if self.layout else room
 
     def _n_left(self, slot: Slot) -> int:
-        """Tokens the request may still write, by its own limit and by the context."""
-        by_context = self.n_room - len(slot.tokens)
+        """Tokens the request may still write, by its own limit and by the context, unless that makes room again."""
         limit = slot.request.max_tokens
-        return by_context if limit is None else min(by_context, limit - slot.n_generated)
+        left = (ENDLESS if limit is None else limit) - slot.n_generated
+        return left if self.shifts else min(left, self.n_room - len(slot.tokens))
 
     # -- decode
 
@@ -247,7 +174,7 @@ class Core:
             return self.target.decode(batch)
         except DecodeError as error:
             for work in works:
-                self.fail(work.slot, error)
+                self.endings.fail(work.slot, error)
             works.clear()
             return NO_ROWS
 
@@ -269,10 +196,10 @@ class Core:
         while works and self.memory.make_room(sum(len(work.tokens) for work in works)):
             busy = sorted((slot for slot in self.slots if slot.busy), key=lambda slot: slot.clock.admitted)
             if len(busy) > 1:
-                self._pause(busy[-1])
+                self.admission.pause(busy[-1])
             else:
                 message = f"the cache of {self.target.n_ctx} tokens is full; this request had {len(busy[0].tokens)}"
-                self.fail(busy[0], ContextFull(f"{message}; raise -c"))
+                self.endings.fail(busy[0], ContextFull(f"{message}; raise -c"))
             works = [work for work in works if work.slot.busy]
         return works
 
@@ -288,14 +215,14 @@ class Core:
             return 0
         if slot.active is None or slot.active.cancelled:
             self.memory.keep(slot, n_before)
-            self.finish(slot, "cancelled")
+            self.endings.finish(slot, "cancelled")
             return 0
         try:
             return self._verify(slot, rows[work.row : work.row + work.n_outputs])
         except NoNumbers as error:
             return self._spoil(slot, error)
         except Exception as error:
-            self.fail(slot, error)
+            self.endings.fail(slot, error)
             return 0
 
     def _spoil(self, slot: Slot, error: NoNumbers) -> int:
@@ -305,11 +232,11 @@ class Core:
             assert slot.active
             slot.active.suspect = True
         else:
-            self.fail(slot, error)
+            self.endings.fail(slot, error)
         return 0
 
     def _verify(self, slot: Slot, rows: Floats) -> int:
-        tokens = verify(slot.draws(), rows, slot.draft.tokens, len(slot.tokens), self._eog)
+        tokens = verify(slot.draws(), rows, slot.draft.tokens, slot.n_text, self._eog)
         self._settle(slot, tokens, rows)
         return len(tokens)
 
@@ -331,7 +258,18 @@ class Core:
             self.emit(slot, tokens[n_again:], n_accepted - n_again, rows[n_again:])
         slot.draft = Proposal()
         if reason:
-            self.finish(slot, reason)
+            self.endings.finish(slot, reason)
+        elif len(slot.tokens) >= self.n_room:
+            self._shift(slot)
+
+    def _shift(self, slot: Slot) -> None:
+        """The context is full: half of it goes, after the tokens to keep. Drafters start over with what is left."""
+        n_keep = self.n_keep if slot.request.n_keep is None else slot.request.n_keep
+        n_keep = (slot.n_prompt if n_keep < 0 else n_keep) + self.vocab.add_bos
+        n_keep = min(n_keep, KEPT * self.n_room // 4)
+        self.drafting.close_text(slot)
+        self.memory.shift(slot, n_keep, n_keep + (slot.n_computed - n_keep) // 2)
+        self.drafting.open_text(slot)
 
     def _keep_prompt(self, slot: Slot, n: int, *, prompt: bool = True) -> None:
         """Cut back to n tokens, and note how many of them a later request may build on."""
@@ -374,51 +312,25 @@ class Core:
                 out.append(Token(token, source, *log_probabilities(rows[i], token, n_logprobs)))
         slot.active.emit(Emitted(tuple(out), slot.timings()))
 
-    # -- endings
-
-    def finish(self, slot: Slot, reason: str) -> None:
-        active = self._release(slot)
-        self._end_group(active)
-        active.emit(Finished(reason, slot.timings()))
-
-    def fail(self, slot: Slot, error: Exception) -> None:
-        """One request's trouble: its slot is emptied, the others go on."""
-        if not isinstance(error, PacelineError):
-            log.error("a request failed", exc_info=error)
-        active = self._release(slot)
-        self.memory.keep(slot, 0)
-        slot.tokens = []
-        active.emit(failed(error, slot.timings()))
-
     def fail_all(self, error: Exception) -> None:
-        """Nothing can be computed any more; everyone hears why, and the memory starts afresh."""
-        for slot in self.slots:
-            if slot.busy:
-                self.fail(slot, error)
-        self.memory.clear()
-        for active in self.queue.drain():
-            active.emit(failed(error))
-        self.target.clear()
-
-    def _release(self, slot: Slot) -> ActiveRequest:
-        assert slot.active and slot.sampler
-        self.drafting.end(slot)
-        active, slot.active = slot.active, None
-        self.n_finished += 1
-        slot.sampler.close()
-        slot.sampler = None
-        return active
-
-    def _end_group(self, done: ActiveRequest) -> None:
-        """With the first of a group the others end too, as soon as they have written something."""
-        if done.request.group is not None:
-            written = [active for active in self.queue if active.paused]
-            for active in [*written, *(slot.active for slot in self.slots if slot.active)]:
-                if active.request.group == done.request.group:
-                    active.over = True
+        """Nothing can be computed any more; everyone hears why."""
+        self.endings.fail_all(error)
 
     def close(self) -> None:
         self.drafting.close()
+
+
+def memory_of(target: Target, slots: list[Slot], params: EngineParams, border: int) -> Memory:
+    n_bytes = None if params.cache_ram < 0 else MIB * params.cache_ram
+    return Memory(
+        target,
+        slots,
+        shared=target.kv_unified,
+        border=border,
+        similarity=params.slot_similarity,
+        cache=PromptCache(n_bytes) if params.cache_ram else None,
+        aside=params.cache_idle_slots,
+    )
 
 
 def nth(tokens: list[int], n: int) -> int | None:

@@ -40,9 +40,21 @@ class Drafting:
         wanted = [name for name, d in self.drafters.items() if (types is None or name in types) and d.can_help(grammar)]
         slot.stats = {name: DrafterStats(name) for name in wanted}
         self.policy.begin(slot.seq, sampled=slot.request.sampling.temperature > 0)
-        for name in wanted:
+        self.open_text(slot)
+
+    def open_text(self, slot: Slot) -> None:
+        """What the drafters have to go by is the slot's tokens as they are now."""
+        for name in self._wanted(slot):
             with self._guard(name), self._timed(name, slot, "begin_ms"):
                 self.drafters[name].begin(slot.seq, slot.tokens)
+
+    def close_text(self, slot: Slot) -> None:
+        for name in self._wanted(slot):
+            with self._guard(name):
+                self.drafters[name].end(slot.seq, slot.tokens)
+
+    def _wanted(self, slot: Slot) -> list[str]:
+        return [name for name in slot.stats if name in self.drafters]
 
     @property
     def rests(self) -> bool:
@@ -128,9 +140,7 @@ class Drafting:
 
     def end(self, slot: Slot) -> None:
         self.policy.end(slot.seq)
-        for name in [name for name in slot.stats if name in self.drafters]:
-            with self._guard(name):
-                self.drafters[name].end(slot.seq, slot.tokens)
+        self.close_text(slot)
 
     def close(self) -> None:
         for name in list(self.drafters):
@@ -171,6 +181,7 @@ def draft_request(slot: Slot, n_max: int, rule: ShouldContinue | None) -> DraftR
         slot.active.grammar,
         rule,
         NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated,
+        slot.n_dropped,
     )
 
 

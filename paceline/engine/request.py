@@ -151,6 +151,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     grammar: Grammar | None = None
     adapter: str | None = None
     cache_prompt: bool = True
+    n_keep: int | None = None
     slot: int | None = None
     group: int | None = None
     submitted: float = 0.0
@@ -176,7 +177,8 @@ class Limits(msgspec.Struct, frozen=True):
         if not n:
             raise PromptError("the prompt is empty: give at least one token")
         if n >= n_room:
-            raise ContextFull(f"the prompt has {n} tokens, a slot holds {n_room} including the answer; raise -c")
+            has = f"the prompt has {n} tokens, a slot holds {n_room} including the answer"
+            raise ContextFull(f"{has}: it exceeds the available context size; raise -c")
         if min(tokens) < 0 or max(tokens) >= self.n_vocab:
             raise PromptError(f"the prompt has token ids outside the vocabulary of {self.n_vocab}")
         if request.slot is not None and not 0 <= request.slot < self.n_slots:

@@ -40,7 +40,7 @@ class Slot:
 
     `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border. `candidates` are
     all drafts made for the next step, whether they are checked or not. `known` are tokens that an earlier engine has
-    written and this one has still to compute.
+    written and this one has still to compute. `n_dropped` tokens of the text are there no more, to make room.
     """
 
     seq: int
@@ -49,9 +49,11 @@ class Slot:
     n_computed: int = 0
     n_reusable: int = 0
     n_prompt: int = 0
+    n_dropped: int = 0
     n_cached: int = 0
     n_steps: int = 0
     last_used: int = 0
+    adapter: str | None = None
     active: ActiveRequest | None = None
     sampler: Sampler | None = None
     draft: Proposal = field(default_factory=Proposal)
@@ -81,7 +83,12 @@ class Slot:
 
     @property
     def n_generated(self) -> int:
-        return len(self.tokens) - self.n_prompt
+        return self.n_text - self.n_prompt
+
+    @property
+    def n_text(self) -> int:
+        """Tokens of the text so far, with those that were dropped."""
+        return self.n_dropped + len(self.tokens)
 
     def copy(self) -> Slot:
         """As it stands, with tokens of its own."""
@@ -91,6 +98,7 @@ class Slot:
         """Go on with another slot's text, sampler and clock; the memory stays as it is."""
         self.tokens, self.known, self.draft = paused.tokens, paused.known, Proposal()
         self.n_prompt, self.n_cached, self.n_steps = paused.n_prompt, paused.n_cached, paused.n_steps
+        self.n_dropped = paused.n_dropped
         self.sampler, self.clock = paused.sampler, paused.clock
 
     def resume(self, resume: Resume) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline.config import ContextParams, ModelParams
+from paceline.config import ContextParams, ModelParams, part
 from paceline.errors import CannotWrite, DecodeError, ModelError, RequestError
 from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
@@ -105,12 +105,12 @@ class Context:
         self.n_vocab = model.vocab.n_tokens
         self.handle: int | None = self._open(model, params, pooled)
         self.n_ctx = int(c.llama_n_ctx(self.handle))
-        self.n_ctx_seq = int(c.llama_n_ctx_seq(self.handle))
+        self.n_ctx_seq = self._n_ctx_seq(params)
         self.n_batch = int(c.llama_n_batch(self.handle))
         self.n_ubatch = int(c.llama_n_ubatch(self.handle))
         self.params = params
         self.n_seqs = params.n_seqs
-        self.kv_unified = params.kv_unified
+        self.kv_unified = params.kv_unified is not False
         bits = (BITS[params.cache_type_k] + BITS[params.cache_type_v]) / 2
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
@@ -125,7 +125,7 @@ class Context:
     @staticmethod
     def _open(model: Model, params: ContextParams, pooled: bool) -> int:
         raw = c.llama_context_default_params()
-        raw.n_ctx = params.n_ctx
+        raw.n_ctx = params.total
         raw.n_batch = params.n_batch
         raw.n_ubatch = min(params.n_ubatch, params.n_batch)
         raw.n_seq_max = params.n_seqs
@@ -135,7 +135,7 @@ class Context:
         raw.type_k = GGML_TYPES[params.cache_type_k]
         raw.type_v = GGML_TYPES[params.cache_type_v]
         raw.offload_kqv = params.offload_kqv
-        raw.kv_unified = params.kv_unified
+        raw.kv_unified = params.kv_unified is not False
         raw.embeddings = pooled
         raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
         raw.swa_full = True
@@ -144,7 +144,7 @@ class Context:
         log.clear()
         handle = c.llama_init_from_model(model.handle, raw)
         if not handle:
-            raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
+            raise ModelError(f"cannot open a context of {params.total} tokens for {model.path}: {log.reason()}")
         return int(handle)
 
     @property
@@ -152,18 +152,25 @@ class Context:
         """Whether it can go on from what it has read; models that only embed cannot."""
         return bool(self._memory)
 
+    def _n_ctx_seq(self, params: ContextParams) -> int:
+        """What one sequence may hold: its part of the pool, or all of it."""
+        n = int(c.llama_n_ctx_seq(self.handle))
+        if params.kv_unified is None:
+            n = min(n, part(self.n_ctx, params.n_seqs))
+        return min(n, params.n_ctx_slot or n)
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """What its speed depends on."""
         p = self.params
-        shape = {"kv_unified": p.kv_unified, "flash_attn": p.flash_attn, "several_slots": p.n_seqs > 1}
+        shape = {"kv_unified": self.kv_unified, "flash_attn": p.flash_attn, "several_slots": p.n_seqs > 1}
         return {**about(self.model.params, p), **shape}
 
     @property
     def fingerprint(self) -> str:
         """Names what a cost curve depends on."""
         p = self.params
-        return fingerprint(self.model.params, p, p.kv_unified, p.flash_attn, p.n_seqs > 1)
+        return fingerprint(self.model.params, p, self.kv_unified, p.flash_attn, p.n_seqs > 1)
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
@@ -206,11 +213,7 @@ class Context:
 
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
         """Write a sequence's memory and these tokens to a file; returns its size in bytes."""
-        size = int(c.llama_state_seq_get_size(self.handle, seq))
-        state = np.zeros(size, np.uint8)
-        if not size or int(c.llama_state_seq_get_data(self.handle, address(state), size, seq)) != size:
-            raise DecodeError(f"libllama could not give the memory of sequence {seq}")
-        return saved.write(path, self.owner, tokens, state)
+        return saved.write(path, self.owner, tokens, self.get_state(seq))
 
     def read(self, path: str) -> Saved:
         """What was saved in a file, if all of it is as it was and belongs here. Changes nothing."""
@@ -218,11 +221,29 @@ class Context:
 
     def fill(self, seq: int, found: Saved) -> None:
         """Put what was saved into a sequence, in place of what it holds."""
+        self.set_state(seq, found.state)
+
+    def state_size(self, seq: int) -> int:
+        """Bytes that `get_state` would give."""
+        return int(c.llama_state_seq_get_size(self.handle, seq))
+
+    def get_state(self, seq: int) -> Bytes:
+        """A sequence's memory, as libllama writes it down."""
+        state = np.empty(self.state_size(seq), np.uint8)
+        if (
+            not state.size
+            or int(c.llama_state_seq_get_data(self.handle, address(state), state.size, seq)) != state.size
+        ):
+            raise DecodeError(f"libllama could not give the memory of sequence {seq}")
+        return state
+
+    def set_state(self, seq: int, state: Bytes) -> None:
+        """In place of what the sequence holds. libllama believes every byte: they must be its own."""
         self.remove(seq, 0)
-        size = found.state.size
-        if int(c.llama_state_seq_set_data(self.handle, address(found.state), size, seq)) != size:
+        log.clear()
+        if int(c.llama_state_seq_set_data(self.handle, address(state), state.size, seq)) != state.size:
             self.remove(seq, 0)
-            raise RequestError(f"libllama could not take {len(found.tokens)} saved tokens: {log.reason()}")
+            raise RequestError(f"libllama could not take {state.size} bytes of saved memory: {log.reason()}")
 
     @property
     def can_shift(self) -> bool:

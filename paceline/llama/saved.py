@@ -1,5 +1,6 @@
-"""A sequence's memory as a file: which model and layout it belongs to, its tokens, libllama's bytes, and a checksum
-over all of it. libllama believes every byte it is given, so a file is checked whole before it sees one."""
+"""A sequence's memory as a file: its tokens and libllama's bytes, laid out as llama-server does, and behind them which
+model and layout it belongs to, and a checksum over all of it. libllama believes every byte it is given, so a file is
+checked whole before it sees one."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ import numpy.typing as npt
 from paceline.errors import RequestError
 from paceline.files import write_whole
 
+STATE_MAGIC, STATE_VERSION = 0x67677371, 3  # libllama's, of a sequence's file
+PACKED, PACKED_VERSION = -1, 1  # llama-server's, before the tokens and their number; after them how many images
 MAGIC = b"pacelseq"
-VERSION = 1
-HEAD = struct.Struct("<8sIIQ32s")  # magic, version, tokens, bytes of libllama's, whose
+VERSION = 2
+HEAD = struct.Struct("<III")  # magic, version, words that follow
+TAIL = struct.Struct("<8sI32s32s")  # magic, version, whose, checksum
 N_DIGEST = 32
 N_PLACES, N_PLACE = 16, 65536  # of a model file, to tell it from its fine-tunes
 Bytes = npt.NDArray[np.uint8]
@@ -58,9 +62,10 @@ def sample(path: str) -> bytes:
 
 def write(path: str, owner: bytes, tokens: Sequence[int], state: Bytes) -> int:
     """Whole or not at all; returns its size in bytes."""
-    head = HEAD.pack(MAGIC, VERSION, len(tokens), state.size, owner)
-    body = np.asarray(tokens, "<i4").tobytes()
-    data = b"".join([head, digest(head, body, state), body, state.tobytes()])
+    body = np.asarray([PACKED, PACKED_VERSION, len(tokens), *tokens, 0], "<i4")
+    head = HEAD.pack(STATE_MAGIC, STATE_VERSION, len(body))
+    tail = TAIL.pack(MAGIC, VERSION, owner, checksum(owner, tokens, state))
+    data = b"".join([head, body.tobytes(), state.tobytes(), tail])
     try:
         write_whole(Path(path), data)
     except OSError as error:
@@ -68,33 +73,55 @@ def write(path: str, owner: bytes, tokens: Sequence[int], state: Bytes) -> int:
     return len(data)
 
 
+def checksum(owner: bytes, tokens: Sequence[int], state: Bytes) -> bytes:
+    return digest(owner, len(tokens).to_bytes(8, "little"), np.asarray(tokens, "<i4"), state)
+
+
 def read(path: str, owner: bytes) -> Saved:
-    """Refuses what is not, byte for byte, a file that `write` wrote for this owner."""
+    """Refuses what does not have, bit for bit, the tokens and bytes that `write` wrote for this owner."""
     name = Path(path).name
     try:
         with Path(path).open("rb") as stream:
             size = stream.seek(0, 2)
+            stream.seek(max(0, size - TAIL.size))
+            expected = check_tail(name, stream.read(), owner)
             stream.seek(0)
-            head = stream.read(HEAD.size)
-            n_tokens, n_state = check_head(name, head, owner)
-            if size != HEAD.size + N_DIGEST + 4 * n_tokens + n_state:
-                raise RequestError(f"{name} is damaged: it has {size} bytes, which is not what it says")
-            checksum = stream.read(N_DIGEST)
-            body, state = stream.read(4 * n_tokens), np.fromfile(stream, np.uint8, n_state)
+            n_words = check_head(name, stream.read(HEAD.size), size)
+            words = np.fromfile(stream, "<i4", n_words).tolist()
+            state = np.fromfile(stream, np.uint8, size - HEAD.size - 4 * n_words - TAIL.size)
     except OSError as error:
         raise RequestError(f"{name} cannot be read: {error.strerror or error}") from error
-    if digest(head, body, state) != checksum:
+    tokens = unpacked(words)
+    if tokens is None or checksum(owner, tokens, state) != expected:
         raise RequestError(f"{name} is damaged: its checksum is wrong")
-    return Saved(np.frombuffer(body, "<i4").tolist(), state, size)
+    return Saved(tokens, state, size)
 
 
-def check_head(name: str, head: bytes, owner: bytes) -> tuple[int, int]:
-    """How many tokens and bytes follow."""
-    if len(head) < HEAD.size or not head.startswith(MAGIC):
-        raise RequestError(f"{name} is not a saved slot")
-    _, version, n_tokens, n_state, whose = HEAD.unpack(head)
+def unpacked(words: list[int]) -> list[int] | None:
+    """The tokens, packed or one after the other as servers wrote them earlier; None where they are neither."""
+    if not words or words[0] != PACKED:
+        return words
+    tokens = words[3:-1]
+    return tokens if words == [PACKED, PACKED_VERSION, len(tokens), *tokens, 0] else None
+
+
+def check_head(name: str, head: bytes, size: int) -> int:
+    """How many words follow."""
+    magic, version, n_words = HEAD.unpack(head)
+    if (magic, version) != (STATE_MAGIC, STATE_VERSION):
+        raise RequestError(f"{name} is damaged: it does not begin as a saved slot")
+    if HEAD.size + 4 * n_words + TAIL.size > size:
+        raise RequestError(f"{name} is damaged: it has {size} bytes, which is not what it says")
+    return int(n_words)
+
+
+def check_tail(name: str, tail: bytes, owner: bytes) -> bytes:
+    """The checksum of what comes before."""
+    if len(tail) < TAIL.size or not tail.startswith(MAGIC):
+        raise RequestError(f"{name} is not a slot that this server saved, or it is damaged: its end has no checksum")
+    _, version, whose, expected = TAIL.unpack(tail)
     if version != VERSION:
         raise RequestError(f"{name} is a saved slot of version {version}; this is paceline for version {VERSION}")
     if whose != owner:
         raise RequestError(f"{name} was saved with another model, other cache types or another libllama")
-    return n_tokens, n_state
+    return bytes(expected)

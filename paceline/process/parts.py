@@ -110,7 +110,7 @@ class Parts:
         check_vocab(self.model.vocab, model.vocab)
         window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
         n_slots = settings.engine.n_slots
-        shape = replace(settings.draft_context, n_seqs=n_slots, n_ctx=window * n_slots)
+        shape = replace(settings.draft_context, n_seqs=n_slots, n_ctx=window * n_slots, kv_unified=True)
         context = replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
         return self._stack.enter_context(Context(model, context))
 

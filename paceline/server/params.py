@@ -84,7 +84,7 @@ class ServerParams:
         check(known, f"--reasoning {self.reasoning!r}: there are on, off, auto")
         self.template_variables()
         if self.slot_save_path is not None:
-            check(Path(self.slot_save_path).is_dir(), f"there is no folder {self.slot_save_path} to save slots in")
+            make_folder(self.slot_save_path)
 
     @property
     def max_body(self) -> int:
@@ -124,6 +124,14 @@ class ServerParams:
         if not self.reasoning_preserve:
             variables["preserve_reasoning"] = False
         return dict(variables)
+
+
+def make_folder(path: str) -> None:
+    """For slots to be saved in. What they hold is the clients' own: nobody else may look."""
+    try:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"slots cannot be saved in {path}: {error.strerror or error}") from None
 
 
 def read_file(path: str, what: str) -> str:

@@ -88,6 +88,7 @@ class SamplingBody(Body):
     max_completion_tokens: Count | None = None
     n_predict: Count | None = None
     cache_prompt: bool | None = None
+    n_keep: Int | None = None
     id_slot: Int | None = None
     timings_per_token: bool | None = None
     t_max_predict_ms: Int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from paceline.engine.stats import DrafterStats
 from paceline.process.base import SlotStatus, Status
-from paceline.server.errors import ApiError, not_found, not_supported
+from paceline.server.errors import ApiError, not_supported
 from paceline.server.native_reply import settings_json
 from paceline.server.service import Service
 from paceline.server.text_request import TextRequest
@@ -35,7 +35,7 @@ def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) ->
         "n_tokens": slot.n_tokens,
         "speculative": bool(service.engine.info.drafters),
         "is_processing": busy,
-        "params": settings_json(wanted) if wanted else {},
+        **({"params": settings_json(wanted)} if wanted else {}),
         "next_token": {
             "has_next_token": busy,
             "n_remain": -1 if n_max is None else n_max - slot.n_generated,
@@ -84,7 +84,7 @@ def save(service: Service, slot: int, name: str) -> dict[str, Any]:
 def restore(service: Service, slot: int, name: str) -> dict[str, Any]:
     path = slot_file(service, name)
     if not path.is_file():
-        raise not_found(f"there is no saved slot {name!r}")
+        raise ApiError(400, f"there is no saved slot {name!r}", param="filename")
     (n_tokens, n_bytes), ms = timed(lambda: service.engine.restore_slot(check_slot(service, slot), str(path)))
     return {"id_slot": slot, "filename": name, "n_restored": n_tokens, "n_read": n_bytes, "timings": {"restore_ms": ms}}
 
@@ -95,7 +95,7 @@ def erase(service: Service, slot: int) -> dict[str, Any]:
 
 def check_slot(service: Service, slot: int) -> int:
     if not 0 <= slot < service.engine.n_slots:
-        raise not_found(f"there is no slot {slot}; slots are 0 to {service.engine.n_slots - 1}")
+        raise ApiError(400, f"invalid slot {slot}; slots are 0 to {service.engine.n_slots - 1}")
     return slot
 
 

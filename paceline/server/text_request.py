@@ -45,6 +45,7 @@ class TextRequest:
     n_logprobs: int | None = None
     grammar: Grammar | None = None
     cache_prompt: bool = True
+    n_keep: int | None = None
     slot: int | None = None
     t_max_predict_ms: int = 0
     timings_per_token: bool = False
@@ -66,6 +67,7 @@ class TextRequest:
             logprobs=self.n_logprobs,
             grammar=self.grammar,
             cache_prompt=self.cache_prompt,
+            n_keep=self.n_keep,
             slot=self.slot,
         )
 
@@ -79,6 +81,7 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         max_tokens=max_tokens_of(body, defaults.max_tokens),
         stop=stops_of(body, defaults.stop),
         cache_prompt=defaults.cache_prompt if body.cache_prompt is None else body.cache_prompt,
+        n_keep=body.n_keep,
         slot=None if body.id_slot in (None, -1) else body.id_slot,
         t_max_predict_ms=max(0, body.t_max_predict_ms or 0),
         timings_per_token=bool(body.timings_per_token),

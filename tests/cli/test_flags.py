@@ -321,6 +321,24 @@ def test_the_draft_takes_over_what_it_does_not_set() -> None:
 
 def test_slots_may_be_left_to_us() -> None:
     assert build.settings(run("-m m.gguf -np -1")).engine.n_slots == 1
+    for line, n_slots, unified in (
+        ("", 4, True),
+        ("-np -1", 4, True),
+        ("-b 2", 2, True),
+        ("--no-kv-unified", 4, False),
+        ("--exact", 1, None),
+        ("-np 2", 2, None),
+        ("-np 2 -kvu", 2, True),
+    ):
+        chosen = build.settings(serve(f"-m m.gguf {line}"))
+        assert (chosen.engine.n_slots, chosen.context.kv_unified) == (n_slots, unified), line
+
+
+def test_a_server_keeps_prompts_in_memory_a_program_does_not() -> None:
+    assert build.settings(run("-m m.gguf")).engine.cache_ram == 0
+    assert 0 < build.settings(serve("-m m.gguf")).engine.cache_ram <= 8192
+    chosen = build.settings(serve("-m m.gguf -cram 100 --no-cache-idle-slots --context-shift --keep -1")).engine
+    assert (chosen.cache_ram, chosen.cache_idle_slots, chosen.context_shift, chosen.n_keep) == (100, False, True, -1)
 
 
 def test_serve_knows_its_own_flags() -> None:

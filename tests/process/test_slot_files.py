@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from paceline import Engine
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ContextFull, RequestError
-from paceline.llama.saved import HEAD
+from paceline.llama.saved import HEAD, TAIL
 from tests.tiny import write_model
 
 pytestmark = pytest.mark.model
@@ -43,7 +44,8 @@ def damages(data: bytes) -> Iterator[bytes]:
     """Bits flipped, ends cut off, bytes added, pieces zeroed or swapped, at random places and in every header field."""
     rng = random.Random(3)
     for i in range(N_DAMAGES):
-        at = i if i < HEAD.size + 32 else rng.randrange(len(data))
+        ends = (*range(HEAD.size + 12), *range(-TAIL.size, 0))
+        at = ends[i] % len(data) if i < len(ends) else rng.randrange(len(data))
         kind = rng.choice(["flip", "flip", "cut", "extend", "remove"])
         if kind == "flip":
             yield data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
@@ -143,3 +145,22 @@ def test_an_empty_slot_does_not_take_the_place_of_a_good_file(target: str, tmp_p
         with pytest.raises(RequestError, match="slot 0 is empty"):
             engine.save_slot(0, str(file))
         assert file.read_bytes() == before
+
+
+def test_the_layout_is_llama_servers(engine: Engine, tmp_path: Path) -> None:
+    """Its own files have a plain list of tokens where they are old; without our checksum nothing is believed."""
+    first, _ = text(engine, PROMPT)
+    file = tmp_path / "slot.bin"
+    n_saved, n_bytes = engine.save_slot(0, str(file))
+    data = file.read_bytes()
+    assert len(data) == n_bytes
+    magic, version, n_words, marker, packed_version, n_tokens = struct.unpack_from("<IIIiII", data)
+    assert (magic, version, marker, packed_version) == (0x67677371, 3, -1, 1)
+    assert (n_words, n_tokens) == (n_saved + 4, n_saved)
+    tokens = data[24 : 24 + 4 * n_tokens]
+    file.write_bytes(data[:8] + struct.pack("<I", n_tokens) + tokens + data[12 + 4 * n_words :])
+    assert engine.restore_slot(1, str(file))[0] == n_saved
+    assert text(engine, PROMPT, slot=1) == (first, len(engine.tokenize(PROMPT)) - 1)
+    file.write_bytes(data[: -TAIL.size])
+    with pytest.raises(RequestError, match="not a slot that this server saved"):
+        engine.restore_slot(1, str(file))

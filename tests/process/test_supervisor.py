@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from paceline import Engine, Generation, Grammar, PacelineError
+from paceline.config import ContextParams, EngineParams, ModelParams, Settings
 from paceline.errors import ConfigError, ContextFull, EngineClosed, EngineDied, ModelError, PromptError, QueueFull
 from paceline.process.supervisor import ChildEngine
 
@@ -89,6 +90,24 @@ def test_texts_go_on_where_they_were(target: str) -> None:
         assert outcome(with_stop) == ended
         assert engine.health.n_restarts == 3
         assert "SIGKILL" in engine.health.reason
+
+
+def test_texts_longer_than_their_slot_go_on_too(target: str) -> None:
+    settings = Settings(
+        model=ModelParams(path=target),
+        context=ContextParams(n_ctx=256, n_threads=1),
+        engine=EngineParams(exact=True, context_shift=True, spec_types=("suffix",)),
+    )
+    wish: dict[str, Any] = {"max_tokens": 500, "ignore_eos": True, "n_keep": 4, **ASKED["sampled"]}
+    with Engine.from_settings(settings) as here:
+        expected = outcome(here.generate("on and on", **wish))
+    with Engine.from_settings(settings, process=True) as engine:
+        generation = engine.generate("on and on", **wish)
+        while longest(engine) < 300:
+            time.sleep(0.002)
+        kill(engine)
+        assert outcome(generation) == expected
+        assert engine.health.n_restarts == 1
 
 
 def longest(engine: Engine) -> int:

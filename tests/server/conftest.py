@@ -22,7 +22,7 @@ def tiny(target: str) -> Iterator[Live]:
 @pytest.fixture(scope="session")
 def talking(demo: str) -> Iterator[Live]:
     """Two slots of the demo model, drafting from its own text."""
-    with live(settings(demo, n_ctx=4096, n_threads=2, spec_types=("ngram-simple",), exact=True)) as server:
+    with live(settings(demo, n_threads=2, spec_types=("ngram-simple",), exact=True)) as server:
         yield server
 
 

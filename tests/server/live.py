@@ -45,8 +45,8 @@ class Live:
 
 
 def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, n_threads: int = 1, **engine: Any) -> Settings:
-    """One thread is enough for tiny weights, and does not mind other work on the machine."""
-    context = ContextParams(n_ctx=n_ctx, n_threads=n_threads)
+    """One thread is enough for tiny weights, and does not mind other work on the machine. A slot holds n_ctx tokens."""
+    context = ContextParams(n_ctx=n_ctx * n_slots, n_threads=n_threads)
     return Settings(model=ModelParams(path=model), context=context, engine=EngineParams(n_slots=n_slots, **engine))
 
 

@@ -192,7 +192,7 @@ def test_what_is_off_says_how_to_turn_it_on(target: str, tmp_path: Path) -> None
     with live(settings(target), ServerParams(port=0, slot_save_path=str(tmp_path))) as server:
         for name in ("../a", "/etc/passwd", "a/b", "", ".", ".."):
             assert server.http.post("/slots/0?action=save", json={"filename": name}).status_code == 400
-        assert server.http.post("/slots/0?action=restore", json={"filename": "none"}).status_code == 404
+        assert server.http.post("/slots/0?action=restore", json={"filename": "none"}).status_code == 400
 
 
 def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_slot_is_saved_restored_and_erased(target: str, tmp_path: Path) -> Non
         (tmp_path / "broken.bin").write_bytes(b"nonsense")
         broken = server.http.post("/slots/0?action=restore", json={"filename": "broken.bin"})
         assert 400 <= broken.status_code < 500
-        assert server.http.post("/slots/7?action=erase").status_code == 404
+        assert server.http.post("/slots/7?action=erase").status_code == 400
         assert ask(server)[0] == text
 
 

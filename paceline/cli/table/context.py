@@ -11,14 +11,15 @@ CONTEXT = [
         sets="context.n_ctx",
         kind=Kind.INT,
         env="LLAMA_ARG_CTX_SIZE",
-        help="tokens the context holds, prompt and answer together; 0 = as many as the model was trained for",
+        help="tokens the context holds, all slots together, prompts and answers; each slot has an equal "
+        "part. 0 = as many as the model was trained for",
     ),
     Flag(
         names="-np --parallel",
         sets="engine.n_slots",
         kind=Kind.INT,
-        convert=values.slots,
         env="LLAMA_ARG_N_PARALLEL",
+        default="1; the server has 4 that share the whole context, with --exact 1",
         help="slots: how many requests are worked on side by side; -1 = the default",
     ),
     Flag(
@@ -89,7 +90,30 @@ CONTEXT = [
         off="-no-kvu --no-kv-unified",
         sets="context.kv_unified",
         env="LLAMA_ARG_KV_UNIFIED",
-        help="one pool of cache for all slots instead of equal parts; --exact uses parts",
+        default="when the number of slots is left open",
+        help="a slot may fill the whole context instead of its part; off keeps the parts' memory apart too, as --exact "
+        "does",
+    ),
+    Flag(
+        names="--kv-unified-per-slot",
+        sets="context.n_ctx_slot",
+        kind=Kind.INT,
+        env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        default="no limit",
+        help="the most tokens one slot may hold; without -c the context is large enough for all slots to do so",
+    ),
+    Flag(
+        names="--context-shift",
+        off="--no-context-shift",
+        sets="engine.context_shift",
+        env="LLAMA_ARG_CONTEXT_SHIFT",
+        help="a text that fills its slot goes on without the older half of it, instead of ending there",
+    ),
+    Flag(
+        names="--keep",
+        sets="engine.n_keep",
+        kind=Kind.INT,
+        help="tokens of the prompt's beginning that --context-shift never drops; -1 = the whole prompt",
     ),
     Flag(
         names="--exact",

@@ -76,14 +76,9 @@ THREADS = [
 ]
 
 MEMORY = [
-    valued("--keep", "tokens kept when the context shifts; an answer here ends at the context's end instead"),
-    bare("--context-shift", "see --keep", off="--no-context-shift", env="LLAMA_ARG_CONTEXT_SHIFT"),
     bare("--swa-full", "full-size cache for sliding-window models", env="LLAMA_ARG_SWA_FULL"),
     valued("-ctxcp --ctx-checkpoints --swa-checkpoints", "saved states per slot", env="LLAMA_ARG_CTX_CHECKPOINTS"),
     valued("-cms --checkpoint-min-step", "tokens between saved states"),
-    valued("-cram --cache-ram", "memory for prompts of idle slots", env="LLAMA_ARG_CACHE_RAM"),
-    valued("--kv-unified-per-slot", "context limit per slot", env="LLAMA_ARG_KV_UNIFIED_PER_SLOT"),
-    bare("--cache-idle-slots", "save idle slots", off="--no-cache-idle-slots", env="LLAMA_ARG_CACHE_IDLE_SLOTS"),
     valued("--cache-reuse", "reuse of shifted chunks", env="LLAMA_ARG_CACHE_REUSE"),
     valued("--prompt-cache", "prompt state in a file; prefixes are reused in memory here"),
     bare("--prompt-cache-all", "see --prompt-cache"),

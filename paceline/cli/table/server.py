@@ -171,7 +171,7 @@ REPORT = [
         sets="server.slot_save_path",
         kind=Kind.PATH,
         metavar="FOLDER",
-        help="where clients may save a slot's memory and restore it from",
+        help="where clients may save a slot's memory and restore it from; made where it is missing",
     ),
     Flag(
         names="--cache-prompt",
@@ -179,6 +179,22 @@ REPORT = [
         sets="server.cache_prompt",
         env="LLAMA_ARG_CACHE_PROMPT",
         help="reuse the part of a prompt that a slot has read already",
+    ),
+    Flag(
+        names="-cram --cache-ram",
+        sets="engine.cache_ram",
+        kind=Kind.INT,
+        metavar="MIB",
+        env="LLAMA_ARG_CACHE_RAM",
+        default="8192, at most a quarter of the memory",
+        help="memory for prompts that slots have read and had to give up; -1 = no limit, 0 = none",
+    ),
+    Flag(
+        names="--cache-idle-slots",
+        off="--no-cache-idle-slots",
+        sets="engine.cache_idle_slots",
+        env="LLAMA_ARG_CACHE_IDLE_SLOTS",
+        help="slots that share the context and are idle when a request comes move there, out of its way",
     ),
     Flag(
         names="-sps --slot-prompt-similarity",
