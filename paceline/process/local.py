@@ -25,6 +25,7 @@ from paceline.llama.shared import SharedModels
 from paceline.process.base import Health, Info, OnEvent, OnProgress, SlotStatus, Status
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
+from paceline.text.infill import fim_tokens
 from paceline.text.stops import stop_check
 
 log = logging.getLogger("paceline")
@@ -68,6 +69,7 @@ class LocalEngine:
             devices=tuple(devices()),
             speculation_off=parts.speculation_off,
             exactness=str(parts.exactness) if parts.exactness else None,
+            fim=fim_tokens(model.vocab.fim, model.vocab.token_of),
         )
 
     def _idle_measuring(self) -> IdleMeasuring | None:
@@ -137,6 +139,7 @@ class LocalEngine:
         core = self.core
         return Status(
             n_steps=core.n_steps,
+            n_busy=core.n_busy,
             seconds=core.seconds,
             n_waiting=len(core.queue),
             slots=[slot_status(slot) for slot in core.slots],

@@ -17,7 +17,7 @@ from paceline.server.schema import MAX_INPUTS, EmbeddingBody, EmbeddingsBody, Pr
 from paceline.server.service import Service
 from paceline.server.sse import ClientGone, unless_gone
 from paceline.server.stream import CLIENT_GONE
-from paceline.server.text_request import check_model, prompts_of
+from paceline.server.text_request import prompts_of
 
 
 def routes(service: Service) -> APIRouter:
@@ -25,7 +25,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/v1/embeddings")
     async def openai_embeddings(request: Request, body: EmbeddingsBody) -> Response:
-        check_model(body.model, service.model_names)
+        service.check_model(body.model)
         if body.dimensions not in (None, service.engine.info.n_embd):
             raise ConfigError(f"this model's embeddings have {service.engine.info.n_embd} dimensions; leave it out")
         return await answer(request, openai_reply(service, body))

@@ -46,9 +46,11 @@ def owner_of(scope: Scope) -> bytes:
 
 
 def shown_key(scope: Scope) -> bytes:
+    """`Authorization: Bearer KEY`, Anthropic's `X-Api-Key: KEY`, or the key alone in `Authorization`."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
-    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+    shown = headers.get(b"authorization", b"").strip()
+    scheme, _, key = shown.partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", shown).strip()
 
 
 def digest(key: bytes) -> bytes:

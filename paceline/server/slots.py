@@ -27,7 +27,7 @@ def slots_json(service: Service, status: Status, owner: bytes) -> list[dict[str,
 
 def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) -> dict[str, Any]:
     busy = slot.request is not None
-    n_max = wanted.max_tokens if wanted else None
+    n_max = wanted.max_tokens if wanted and busy else None
     return {
         "id": slot.id,
         "id_task": slot.request if busy else -1,
@@ -36,11 +36,14 @@ def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) ->
         "speculative": bool(service.engine.info.drafters),
         "is_processing": busy,
         "params": settings_json(wanted) if wanted else {},
-        "next_token": {
-            "has_next_token": busy,
-            "n_remain": -1 if n_max is None else n_max - slot.n_generated,
-            "n_decoded": slot.n_generated,
-        },
+        "next_token": [
+            {
+                "has_next_token": busy,
+                "has_new_line": False,
+                "n_remain": -1 if n_max is None else n_max - slot.n_generated,
+                "n_decoded": slot.n_generated,
+            }
+        ],
     }
 
 
