@@ -22,7 +22,7 @@ class Origins:
     named: frozenset[str] = frozenset()
 
     def allow(self, origin: str) -> bool:
-        names = {name.strip().rstrip("/").lower() for name in self.given.split(",")}
+        names = {name.strip().rstrip("/").lower() for name in self.given.split(",")} - {""}
         if ANY in names or origin.lower() in names or origin_name(origin) in self.named:
             return True
         return LOCAL in names and is_this_machine(origin_name(origin))

@@ -14,7 +14,7 @@ from paceline.generation import Piece
 from paceline.server.service import Choice
 from paceline.text.vocabulary import Vocabulary
 
-BUILD = f"paceline-{__version__}"
+BUILD = f"b{__version__}-paceline"
 
 
 def new_id(prefix: str) -> str:

@@ -36,7 +36,10 @@ class Body(BaseModel):
 
 
 class PromptObject(Body):
+    """`multimodal_data` are images and sounds, which nobody here can see or hear."""
+
     prompt_string: str
+    multimodal_data: Any = None
 
 
 PromptField = str | PromptObject | Annotated[list[Int | str | PromptObject | Tokens], Field(fail_fast=True)]

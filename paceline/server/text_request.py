@@ -210,6 +210,8 @@ def tokens_of(engine: Engine, parts: Sequence[Any], *, special: bool = True, par
     tokens: list[int] = []
     for i, part in enumerate(parts):
         if isinstance(part, PromptObject):
+            if part.multimodal_data:
+                raise PromptError("this server reads text only; leave multimodal_data out")
             part = part.prompt_string
         if isinstance(part, str):
             text = bounded(engine, part)
