@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -16,7 +15,7 @@ from starlette.types import Scope
 from paceline import __version__
 from paceline.server import embeddings, errors, native, openai
 from paceline.server.cors import ANY, LOCAL, Cors, Origins
-from paceline.server.middleware import ApiKey, BodyLimit
+from paceline.server.middleware import ApiKey, BodyLimit, Heads, Spelling
 from paceline.server.origin import KnownNames, is_this_machine
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
@@ -51,7 +50,8 @@ def create_app(service: Service) -> FastAPI:
     if guarded:
         app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts), may_ask=origins.allow)
     add_cors(app, origins, params)
-    answer_head(app)
+    app.add_middleware(Heads)
+    app.add_middleware(Spelling)
     return app
 
 
@@ -63,13 +63,6 @@ def add_cors(app: FastAPI, origins: Origins, params: ServerParams) -> None:
         headers=params.cors_headers,
         credentials=params.cors_credentials,
     )
-
-
-def answer_head(app: FastAPI) -> None:
-    """Whoever may GET may ask for the head alone."""
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
-            route.methods.add("HEAD")
 
 
 def static_folder(service: Service) -> Path | None:

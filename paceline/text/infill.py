@@ -67,11 +67,13 @@ class Room:
 
     @classmethod
     def of(cls, n_ctx: int, n_batch: int, n_predict: int | None) -> Room:
-        """As llama-server divides a slot: around the gap a batch; files get the rest, but for twice an answer. A slot
-        that cannot hold a batch and an answer has less of each."""
-        n_answer = max(3, min(USUAL_ANSWER if n_predict is None else n_predict, n_ctx // 4))
-        gap = max(0, min(n_batch, n_ctx - 2 * n_answer))
-        return cls(gap, max(0, n_ctx - gap - 2 * n_answer))
+        """As llama-server divides a slot: around the gap a batch; files get the rest, but for twice an answer. A small
+        slot has a quarter for files all the same. What a request asks for plays no part: files that were sent ahead
+        are cut as they will be."""
+        n_answer = max(3, min(USUAL_ANSWER if n_predict is None else n_predict, n_ctx // 8))
+        usable = max(0, n_ctx - 2 * n_answer)
+        gap = min(n_batch, usable * 3 // 4)
+        return cls(gap, usable - gap)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def test_tokens_of_the_file_come_before_spellings() -> None:
 def test_a_slot_is_divided_as_llama_server_does() -> None:
     assert Room.of(2048, 1024, 64) == Room(1024, 896)
     assert Room.of(8192, 2048, 128) == Room(2048, 5888)
-    assert Room.of(1024, 2048, 64) == Room(896, 0)
+    assert Room.of(1024, 2048, 64) == Room(672, 224)
 
 
 @pytest.mark.parametrize("n_predict", [None, 0, 1, 64, 10**6])
