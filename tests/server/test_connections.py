@@ -153,7 +153,7 @@ def test_a_stalled_stream_is_cut_off() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_is_gone_before_anything_ran_leaves_nothing_behind(stream: bool) -> None:
     closed: list[bool] = []
-    wanted = SimpleNamespace(stream=stream, t_max_predict_ms=0)
+    wanted = SimpleNamespace(stream=stream, t_max_predict_ms=0, n_indent=0)
     generation = SimpleNamespace(notify=lambda ready: None)
     choice: Any = SimpleNamespace(wanted=wanted, generation=generation, close=lambda: closed.append(True))
     reply: Any = SimpleNamespace(choices=[choice])

@@ -35,7 +35,9 @@ class Asked:
 
     async def _ask(self, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://127.0.0.1") as http:
-            return await http.request(method, path, headers=headers)
+            reply = await http.request(method, path, headers=headers)
+        reply.headers = httpx.Headers([(bytes(name), value) for name, value in reply.headers.raw])
+        return reply
 
 
 def client(**params: Any) -> Asked:
