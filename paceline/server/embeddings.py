@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,9 @@ async def vectors_of(service: Service, given: PromptField) -> tuple[list[list[fl
     prompts = await asyncio.to_thread(prompts_of, engine, given)
     if len(prompts) > MAX_INPUTS:
         raise ConfigError(f"{len(prompts)} texts are too many; {MAX_INPUTS} at once are allowed")
+    start = perf_counter()
     vectors = [await asyncio.to_thread(engine.embed, prompt) for prompt in prompts]
+    service.metrics.embedded(sum(map(len, prompts)), perf_counter() - start)
     return vectors, sum(map(len, prompts))
 
 

@@ -80,7 +80,7 @@ class Metrics:
                 self._accepted.labels(stats.name).observe(0)
 
     def embedded(self, n_tokens: int, seconds: float) -> None:
-        """A text became a vector: its tokens were read, in a batch of its own."""
+        """Texts became vectors: so many tokens were read, beside what the engine writes."""
         self.totals["prompt_n"] += n_tokens
         self.totals["prompt_ms"] += 1e3 * seconds
         self.totals["embedded"] += 1

@@ -38,11 +38,9 @@ class NativeReply:
         self.choices = choices
         self._options = options
         self._n_written = [0] * len(choices)
-        self._lines = [False] * len(choices)
 
     def parts(self, step: Step) -> list[dict[str, Any]]:
         self._n_written[step.index] += len(step.pieces)
-        self._lines[step.index] |= "\n" in step.text
         streams = self.choices[step.index].wanted.stream
         if step.finish is None:
             return [self._part(step)]
@@ -95,7 +93,7 @@ class NativeReply:
             "prompt": b"".join(self._vocab.render(t, special=True) for t in choice.wanted.prompt).decode(
                 errors="replace"
             ),
-            "has_new_line": self._lines[step.index],
+            "has_new_line": choice.has_new_line,
             "truncated": n_prompt + timings.predicted_n >= self._n_ctx,
             "stop_type": "limit" if finish.reason == "length" else "word" if finish.stop else "eos",
             "stopping_word": finish.stop or "",

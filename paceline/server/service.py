@@ -43,10 +43,12 @@ class Choice:
         self._last = perf_counter()
         self._n_chunks = 0
         self._closed = False
+        self.has_new_line = False
 
     def observe(self, chunk: Chunk) -> None:
         if not chunk.pieces:
             return
+        self.has_new_line = self.has_new_line or "\n" in chunk.text
         now = perf_counter()
         self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
         self._last = now

@@ -176,6 +176,7 @@ def test_props_and_slots(tiny: Live) -> None:
     assert not any(slot["is_processing"] for slot in slots)
     assert [slot["next_token"][0]["n_remain"] for slot in slots] == [-1, -1]
     assert [slot["next_token"][0]["n_decoded"] for slot in slots] == [0, 0]
+    assert [slot["next_token"][0]["has_new_line"] for slot in slots] == [False, False]
     assert tiny.http.get("/slots?fail_on_no_slot=1").status_code == 200
 
 
@@ -312,6 +313,11 @@ def test_how_far_a_prompt_is_read(tiny: Live) -> None:
     assert told[1]["timings"]["prompt_ms"] > 0
     assert not any(part["content"] or part["tokens"] for part in told)
     assert "prompt_progress" not in tiny.post("/completion", **{**body, "stream": False}).json()
+    with tiny.http.stream("POST", "/v1/completions", json={**body, "cache_prompt": False, "echo": True}) as response:
+        chunks = [json.loads(data) for data in events(response) if data != "[DONE]"]
+    progress = [chunk["prompt_progress"]["processed"] for chunk in chunks if "prompt_progress" in chunk]
+    assert progress == [0, 512, 700]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks).startswith(prompt)
 
 
 def test_a_prompt_is_read_for_the_next_one_to_ask(tiny: Live) -> None:
