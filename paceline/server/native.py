@@ -242,7 +242,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "default_generation_settings": {"n_ctx": engine.n_ctx, "params": settings_json(wanted)},
         "total_slots": engine.n_slots,
         "model_alias": service.model_name,
-        "model_ftype": engine.info.description,
+        "model_ftype": " ".join(engine.info.description.split()[2:]),
         "model_path": service.settings.model.path,
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": service.params.slots,

@@ -81,7 +81,8 @@ def models_json(service: Service) -> dict[str, Any]:
         "owned_by": "paceline",
         "meta": meta,
     }
-    return {"object": "list", "data": [data]}
+    named = {"name": service.model_name, "model": service.model_name, "type": "model", "capabilities": ["completion"]}
+    return {"object": "list", "data": [data], "models": [named]}
 
 
 def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:

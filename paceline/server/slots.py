@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
 from paceline.process.base import SlotStatus, Status
 from paceline.server.errors import ApiError, not_found, not_supported
@@ -26,6 +27,7 @@ def slots_json(service: Service, status: Status, owner: bytes) -> list[dict[str,
 def slot_json(service: Service, slot: SlotStatus, choice: Choice | None) -> dict[str, Any]:
     busy = slot.request is not None
     n_max = choice.wanted.max_tokens if choice else None
+    timings = choice.generation.timings if choice else Timings()
     return {
         "id": slot.id,
         "id_task": slot.request if busy else -1,
@@ -33,6 +35,9 @@ def slot_json(service: Service, slot: SlotStatus, choice: Choice | None) -> dict
         "n_tokens": slot.n_tokens,
         "speculative": bool(service.engine.info.drafters),
         "is_processing": busy,
+        "n_prompt_tokens": slot.n_tokens - slot.n_generated,
+        "n_prompt_tokens_processed": timings.prompt_n,
+        "n_prompt_tokens_cache": timings.cache_n,
         "params": settings_json(choice.wanted) if choice else {},
         "next_token": [
             {
