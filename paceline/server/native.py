@@ -40,6 +40,7 @@ from paceline.server.text_request import (
     utf8,
 )
 from paceline.text.infill import File, Gap, Room, files_prompt, infill_prompt
+from paceline.text.vocabulary import Vocabulary
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 CHARS_PER_TOKEN = 16
@@ -108,14 +109,11 @@ def add_tokens(router: APIRouter, service: Service) -> None:
         tokens = mixed_tokens(engine, valid(body.content), special=body.add_special, parse_special=body.parse_special)
         if not body.with_pieces:
             return Json({"tokens": tokens})
-        return Json({"tokens": [{"id": t, "piece": piece_json(engine.vocab.render(t, special=True))} for t in tokens]})
+        return Json({"tokens": [{"id": t, "piece": piece_json(piece)} for t, piece in rendered(engine.vocab, tokens)]})
 
     @router.post("/detokenize")
     def detokenize(body: DetokenizeBody) -> Response:
-        vocab = service.engine.vocab
-        if not all(0 <= token < vocab.n_tokens for token in body.tokens):
-            raise PromptError(f"token ids go from 0 to {vocab.n_tokens - 1}")
-        data = b"".join(vocab.render(token, special=True) for token in body.tokens)
+        data = b"".join(piece for _, piece in rendered(service.engine.vocab, body.tokens))
         return Json({"content": data.decode(errors="replace")})
 
     @router.post("/apply-template")
@@ -218,6 +216,12 @@ def change_defaults(service: Service, body: PropsBody) -> None:
 
 def valid(given: MixedText) -> MixedText:
     return utf8(given) if isinstance(given, str) else [utf8(part) if isinstance(part, str) else part for part in given]
+
+
+def rendered(vocab: Vocabulary, tokens: list[int]) -> list[tuple[int, bytes]]:
+    if not all(0 <= token < vocab.n_tokens for token in tokens):
+        raise PromptError(f"token ids go from 0 to {vocab.n_tokens - 1}")
+    return [(token, vocab.render(token, special=True)) for token in tokens]
 
 
 def piece_json(piece: bytes) -> str | list[int]:

@@ -157,6 +157,8 @@ def test_tokens_and_back(tiny: Live) -> None:
     assert pieces == [{"id": 195, "piece": [195]}, {"id": 169, "piece": [169]}, {"id": 33, "piece": "!"}]
     assert tiny.post("/detokenize", tokens=list("héllo".encode())).json() == {"content": "héllo"}
     assert tiny.post("/detokenize", tokens=[10**6]).status_code == 400
+    assert tiny.post("/tokenize", content=["a", 98, "c"]).json()["tokens"] == [97, 98, 99]
+    assert tiny.post("/tokenize", content=[-1], with_pieces=True).status_code == 400
 
 
 def test_apply_template(tiny: Live) -> None:
