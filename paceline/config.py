@@ -29,6 +29,11 @@ AUTO_SLOTS = 4
 AUTO_CACHE = 8192  # MiB
 MIB = 2**20
 BLOCK = 256  # tokens: libllama makes contexts of so many
+SAMPLERS = (*SAMPLER_ORDER, "infill", "adaptive_p")
+SAMPLER_LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
+SAMPLER_ALIASES = {"nucleus": "top_p", "temp": "temperature", "typ": "typ_p", "typical": "typ_p", "typicalp": "typ_p"}
+PLAIN_NAMES = {name.replace("_", ""): name for name in SAMPLERS}
+
 POLICIES = ("auto", "fixed")
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 MAX_TEXTS = 32  # embedded at once
@@ -75,6 +80,12 @@ def group_files(name: str, groups: Path, own: Path) -> Iterator[str]:
             yield (folder / name).read_text()
 
 
+def sampler_name(given: str) -> str:
+    """A filter by any of its names: top-k, topk, TOP_K are one. What is none is given back."""
+    plain = given.strip().lower().replace("-", "").replace("_", "")
+    return SAMPLER_ALIASES.get(plain) or PLAIN_NAMES.get(plain, given)
+
+
 def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """Cores this process may keep busy: those it may run on, no more than its control group is granted."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -116,6 +127,8 @@ class SamplingParams:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     min_keep: int = 0
     ignore_eos: bool = False
     logit_bias: Mapping[int, float] = field(default_factory=dict)
@@ -148,13 +161,15 @@ class SamplingParams:
         check(self.mirostat in (0, 1, 2), f"mirostat must be 0, 1 or 2, got {self.mirostat}")
         check_range("mirostat_tau", self.mirostat_tau, 0.0, 1e6)
         check_range("mirostat_eta", self.mirostat_eta, 0.0, 1e6)
+        check_range("adaptive_target", self.adaptive_target, -1e6, 1.0)
+        check_range("adaptive_decay", self.adaptive_decay, 0.0, 0.99)
         check_range("min_keep", self.min_keep, 0, 2**31 - 1)
         check_range("seed", self.seed, -1, 2**64 - 1)
         for token, bias in self.logit_bias.items():
             check(token >= 0, f"logit_bias has a negative token id: {token}")
             check(not math.isnan(bias), f"logit_bias of token {token} is not a number")
         for name in self.samplers:
-            check(name in SAMPLER_ORDER, f"unknown sampler {name!r}; choose from {', '.join(SAMPLER_ORDER)}")
+            check(name in SAMPLERS, f"unknown sampler {name!r}; choose from {', '.join(SAMPLERS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

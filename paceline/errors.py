@@ -53,7 +53,12 @@ class PromptError(RequestError, ValueError):
 
 
 class ContextFull(RequestError):
-    """More tokens than fit."""
+    """More tokens than fit: so many came, where so many have room, if that is known."""
+
+    def __init__(self, message: str, n_prompt: int | None = None, n_ctx: int | None = None) -> None:
+        super().__init__(message)
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
 
 
 class NoNumbers(RequestError):

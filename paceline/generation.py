@@ -7,7 +7,7 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from paceline.engine.request import Emitted, Event, Failed, Request, Started, Timings, Token
+from paceline.engine.request import Emitted, Event, Failed, Progressed, Request, Started, Timings, Token
 from paceline.errors import named
 from paceline.text.stops import TextStream
 from paceline.text.vocabulary import Vocabulary
@@ -23,10 +23,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one step of the engine added."""
+    """What one step of the engine added; or `progress`, how far the prompt was read with it."""
 
     text: str
     pieces: tuple[Piece, ...] = ()
+    progress: Timings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class Generation:
             self.slot = event.slot
             return []
         self.timings = event.timings
+        if isinstance(event, Progressed):
+            return [Chunk("", progress=event.timings)]
         if isinstance(event, Emitted):
             pieces = tuple([Piece(self._stream.push(token.id), token) for token in event.tokens])
             return [Chunk("".join([piece.text for piece in pieces]), pieces)]

@@ -193,6 +193,8 @@ class Engine:
         stop: Sequence[str] = (),
         speculative: SpeculativeParams | Mapping[str, Any] | None = None,
         logprobs: int | None = None,
+        sampled_probs: bool = False,
+        progress: bool = False,
         grammar: Grammar | None = None,
         cache_prompt: bool = True,
         n_keep: int | None = None,
@@ -202,8 +204,10 @@ class Engine:
     ) -> Generation:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
-        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. Generations of one `group` end with the
-        first of them that is done. `n_keep` tokens of the prompt stay when the context shifts, where it does.
+        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. `logprobs` are the model's own, with
+        `sampled_probs` those that the filters left. With `progress` chunks tell how far the prompt is read.
+        Generations of one `group` end with the first of them that is done. `n_keep` tokens of the prompt stay when the
+        context shifts, where it does.
         """
         sampling = with_overrides(sampling or SamplingParams(), overrides)
         request = Request(
@@ -214,6 +218,8 @@ class Engine:
             max_tokens=max_tokens,
             stop=checked_stops(stop),
             n_logprobs=logprobs,
+            sampled_probs=sampled_probs,
+            progress=progress,
             grammar=grammar,
             cache_prompt=cache_prompt,
             n_keep=n_keep,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
@@ -36,8 +37,10 @@ def write_model(
     arch: str = "llama",
     scale: float = 0.5,
     pre: str = "gpt-2",
+    fim: Mapping[str, int] | None = None,
 ) -> str:
-    """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones)."""
+    """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones); `fim` says
+    which of them surround gaps, as in {"pre": 266}."""
     rng = np.random.default_rng(seed)
     tokens = [*TOKENS, *(f"[unused{i}]" for i in range(n_extra))]
     if changed_token is not None:
@@ -46,6 +49,8 @@ def write_model(
     add_shape(writer, n_embd, n_layer, n_head, n_ctx)
     writer.add_rope_dimension_count(n_embd // n_head)
     add_vocab(writer, tokens, pre)
+    for which, token in (fim or {}).items():
+        writer.add_uint32(f"tokenizer.ggml.fim_{which}_token_id", token)
 
     def add(name: str, *shape: int) -> None:
         writer.add_tensor(name, (rng.standard_normal(shape) * scale / np.sqrt(shape[-1])).astype(np.float32))

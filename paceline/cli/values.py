@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 
 from paceline.cli.options import Prompt
-from paceline.config import SAMPLER_ORDER
+from paceline.config import SAMPLER_LETTERS, sampler_name
 
 ON = frozenset({"on", "enabled", "true", "1", "yes"})
 OFF = frozenset({"off", "disabled", "false", "0", "no"})
 AUTO = frozenset({"auto", "-1"})
-
-SAMPLER_NAMES = {
-    "top_nsigma": "top_n_sigma",
-    "typical": "typ_p",
-    "typical_p": "typ_p",
-    "nucleus": "top_p",
-    "temp": "temperature",
-}
-SAMPLER_LETTERS = dict(zip("edskypmxt", SAMPLER_ORDER, strict=True))
 
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([nrt'\"\\]))")
@@ -73,8 +64,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def samplers(text: str) -> tuple[str, ...]:
-    names = [word.strip().replace("-", "_") for word in text.split(";") if word.strip()]
-    return tuple(SAMPLER_NAMES.get(name, name) for name in names)
+    return tuple(sampler_name(word) for word in text.split(";") if word.strip())
 
 
 def sampler_letters(text: str) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ class Admission:
         request, prompt = active.request, active.request.tokens
         sampler = self._sampler_of(request)
         sampler.prime(prompt)
+        sampler.watch(request.n_logprobs if request.sampled_probs else None)
         self._memory.take(slot, prompt, request.adapter, reuse=request.cache_prompt)
         slot.active, slot.sampler, slot.draft = active, sampler, Proposal()
         slot.tokens, slot.known, slot.n_dropped = list(prompt), [], 0
@@ -86,8 +87,7 @@ class Admission:
         active.emit(Started(slot.seq))
         if request.resume:
             slot.resume(request.resume)
-        if request.max_tokens == 0:
-            self._endings.finish(slot, "length")
+        slot.tell_progress(slot.n_computed)
 
     def _go_on(self, slot: Slot, active: ActiveRequest, paused: Slot) -> None:
         """What was written before the pause is computed again like a prompt, as far as it is not in memory."""

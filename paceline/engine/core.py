@@ -17,10 +17,10 @@ from paceline.engine.endings import Endings
 from paceline.engine.exactness import Layout
 from paceline.engine.memory import Cells, Memory
 from paceline.engine.prompt_cache import PromptCache
-from paceline.engine.request import Emitted, Limits, Request, Token
+from paceline.engine.request import Emitted, Limits, Request
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Slot
-from paceline.engine.verify import log_probabilities, verify
+from paceline.engine.verify import verify
 from paceline.errors import ContextFull, DecodeError, NoNumbers
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
@@ -67,6 +67,7 @@ class Core:
         self.endings = Endings(slots, self.memory, self.queue, drafting)
         self.admission = Admission(slots, self.queue, self.memory, drafting, self.endings, self._sampler)
         self.n_steps = 0
+        self.n_busy = 0  # slots at work, over all steps
         self.seconds = 0.0  # spent in steps that went on with an answer
         self._spoilt = False  # by logits that are no numbers
         self._batch = target.new_batch()
@@ -97,6 +98,7 @@ class Core:
         start = perf_counter()
         generating = any(slot.generating for slot in self.slots)
         self.admission.admit()
+        self.n_busy += sum(slot.busy for slot in self.slots)
         self.draft()
         for works in self.scheduler.lay_out(self.slots):
             self.compute(works)
@@ -209,14 +211,18 @@ class Core:
         """Bring the slot to where the text now stands; returns how many tokens were emitted."""
         slot = work.slot
         n_before = slot.n_computed
-        slot.n_computed = n_before + len(work.tokens) + work.n_padding
+        n_read = n_before + len(work.tokens)
+        slot.n_computed = n_read + work.n_padding
+        slot.tell_progress(n_read)
         if not work.n_outputs:
-            self._keep_prompt(slot, n_before + len(work.tokens))
+            self._keep_prompt(slot, n_read)
             return 0
         if slot.active is None or slot.active.cancelled:
             self.memory.keep(slot, n_before)
             self.endings.finish(slot, "cancelled")
             return 0
+        if slot.request.max_tokens == 0:
+            return self._only_read(slot, n_read)
         try:
             return self._verify(slot, rows[work.row : work.row + work.n_outputs])
         except NoNumbers as error:
@@ -224,6 +230,13 @@ class Core:
         except Exception as error:
             self.endings.fail(slot, error)
             return 0
+
+    def _only_read(self, slot: Slot, n_read: int) -> int:
+        """Nothing is to be written: the prompt stays in memory, for whoever asks next."""
+        self._keep_prompt(slot, n_read)
+        slot.clock.first_token = perf_counter()
+        self.endings.finish(slot, "length")
+        return 0
 
     def _spoil(self, slot: Slot, error: NoNumbers) -> int:
         """In a shared memory one text's NaN can reach another's logits: who has them in company goes on alone."""
@@ -301,16 +314,7 @@ class Core:
 
     def emit(self, slot: Slot, tokens: list[int], n_accepted: int, rows: Floats) -> None:
         assert slot.active
-        n_logprobs = slot.request.n_logprobs
-        out = []
-        sources = slot.draft.sources()
-        for i, token in enumerate(tokens):
-            source = sources[i] if i < n_accepted else None
-            if n_logprobs is None:
-                out.append(Token(token, source))
-            else:
-                out.append(Token(token, source, *log_probabilities(rows[i], token, n_logprobs)))
-        slot.active.emit(Emitted(tuple(out), slot.timings()))
+        slot.active.emit(Emitted(slot.spoken(tokens, n_accepted, rows), slot.timings()))
 
     def fail_all(self, error: Exception) -> None:
         """Nothing can be computed any more; everyone hears why."""

@@ -60,6 +60,13 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
     slot: int
 
 
+class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="progressed"):
+    """So far the prompt is read; for requests that want to hear of it. `timings` have what was read, and how long that
+    took."""
+
+    timings: Timings = Timings()
+
+
 class Emitted(msgspec.Struct, frozen=True, array_like=True, tag="emitted"):
     """One step's tokens of one request, and how it has gone so far."""
 
@@ -82,7 +89,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     timings: Timings = Timings()
 
 
-Event = Started | Emitted | Finished | Failed
+Event = Started | Progressed | Emitted | Finished | Failed
 
 
 def failed(error: Exception, timings: Timings | None = None) -> Failed:
@@ -138,7 +145,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt to continue.
 
     `submitted` is its time on the clock of this machine (`perf_counter`), the same in all its processes. Requests of
-    one `group` end with the first of them that is done.
+    one `group` end with the first of them that is done. With `sampled_probs` probabilities are those the filters left.
     """
 
     id: int
@@ -148,6 +155,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
+    sampled_probs: bool = False
+    progress: bool = False
     grammar: Grammar | None = None
     adapter: str | None = None
     cache_prompt: bool = True
@@ -178,7 +187,7 @@ class Limits(msgspec.Struct, frozen=True):
             raise PromptError("the prompt is empty: give at least one token")
         if n >= n_room:
             has = f"the prompt has {n} tokens, a slot holds {n_room} including the answer"
-            raise ContextFull(f"{has}: it exceeds the available context size; raise -c")
+            raise ContextFull(f"{has}: it exceeds the available context size; raise -c", n, n_room)
         if min(tokens) < 0 or max(tokens) >= self.n_vocab:
             raise PromptError(f"the prompt has token ids outside the vocabulary of {self.n_vocab}")
         if request.slot is not None and not 0 <= request.slot < self.n_slots:

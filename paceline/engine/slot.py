@@ -11,9 +11,10 @@ from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
 from paceline.engine.constrained import Constrained, Known
-from paceline.engine.request import Request, Resume, Timings
+from paceline.engine.request import Progressed, Request, Resume, Timings, Token
 from paceline.engine.stats import DrafterStats, Records
-from paceline.engine.verify import Draws
+from paceline.engine.verify import Draws, log_probabilities
+from paceline.llama.lib import Floats
 from paceline.llama.sampler import Sampler
 
 
@@ -114,6 +115,28 @@ class Slot:
         grammar = self.active.grammar
         draws = Constrained(self.sampler, grammar) if grammar else self.sampler
         return Known(self.known, draws, self.sampler, grammar) if self.known else draws
+
+    def spoken(self, tokens: list[int], n_accepted: int, rows: Floats) -> tuple[Token, ...]:
+        """The last tokens of the text as the client hears of them; the first `n_accepted` were drafted."""
+        assert self.sampler
+        sources, n_top, first = self.draft.sources(), self.request.n_logprobs, self.n_text - len(tokens)
+        out = []
+        for i, token in enumerate(tokens):
+            source = sources[i] if i < n_accepted else None
+            if n_top is None:
+                out.append(Token(token, source))
+            elif self.request.sampled_probs:
+                out.append(Token(token, source, *self.sampler.chances(first + i)))
+            else:
+                out.append(Token(token, source, *log_probabilities(rows[i], token, n_top)))
+        return tuple(out)
+
+    def tell_progress(self, n_read: int) -> None:
+        """A request that wants to hear of it hears how much of its prompt is read."""
+        if self.active and self.request.progress and not self.n_generated and not self.known:
+            n_new = n_read - self.n_cached
+            ms = 1e3 * (perf_counter() - self.clock.admitted) if n_new else 0.0
+            self.active.emit(Progressed(Timings(self.n_cached, n_new, ms)))
 
     def add_stats(self, records: Iterable[DrafterStats]) -> None:
         """Earlier records count, of drafters that are still wanted."""

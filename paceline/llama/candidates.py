@@ -15,6 +15,8 @@ from paceline.config import SamplingParams
 from paceline.llama.lib import Floats
 
 BLOCK = 64
+MOST_INFILL = 256
+"""How many tokens the filter `infill` may see: it compares each with each."""
 Ids = npt.NDArray[np.int64]
 
 
@@ -69,6 +71,9 @@ class Cut:
                 scaled = True
             elif name == "top_k" and params.top_k > 0:
                 self.k = params.top_k
+                return
+            elif name == "infill":
+                self.k = MOST_INFILL
                 return
             elif name == "min_p" and params.min_p > 0:
                 if not scaled and not params.min_keep:

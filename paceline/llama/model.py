@@ -75,6 +75,18 @@ class Vocab:
         """Tokens that end a generation."""
         return frozenset(t for t in range(self.n_tokens) if c.llama_vocab_is_eog(self.handle, t))
 
+    @property
+    def has_end(self) -> bool:
+        """Whether there is a token that ends a turn or a text."""
+        return bool(c.llama_vocab_eot(self.handle) >= 0 or self.eos >= 0)
+
+    @cached_property
+    def fim(self) -> tuple[int, int, int, int, int]:
+        """The tokens for filling gaps: prefix, suffix, middle, repository, file; -1 for those there are not."""
+        of = (c.llama_vocab_fim_pre, c.llama_vocab_fim_suf, c.llama_vocab_fim_mid, c.llama_vocab_fim_rep)
+        pre, suf, mid, rep = (int(token(self.handle)) for token in of)
+        return pre, suf, mid, rep, int(c.llama_vocab_fim_sep(self.handle))
+
     @cached_property
     def control(self) -> frozenset[int]:
         """Tokens that steer the model and are not text."""
@@ -98,6 +110,11 @@ class Vocab:
     def _indivisible(self) -> list[str]:
         """How control tokens are spelled in a prompt."""
         return [self.text(token).decode("utf-8", "replace") for token in self.control]
+
+    def token_of(self, text: str) -> int:
+        """The one token that is spelled so; -1 where it is none or several."""
+        tokens = self.tokenize(text, special=False)
+        return tokens[0] if len(tokens) == 1 else -1
 
     def _tokenize(self, data: bytes, special: bool, parse_special: bool) -> list[int]:
         size = len(data) + 8

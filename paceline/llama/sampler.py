@@ -13,13 +13,15 @@ import numpy.typing as npt
 
 from paceline.config import SamplingParams, resolve_seed
 from paceline.errors import NoNumbers, RequestError
-from paceline.llama.candidates import Cut, Ids, drops_tokens
+from paceline.llama.candidates import MOST_INFILL, Cut, Ids, drops_tokens
 from paceline.llama.gumbel import gumbel
 from paceline.llama.lib import Floats, c
 from paceline.llama.model import Vocab
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 Mask = npt.NDArray[np.bool_]
+Chances = tuple[float, tuple[tuple[int, float], ...]]
+"""A token's log-probability, and the likeliest tokens with theirs."""
 BROKEN = "the model computes no numbers for this text (its logits are NaN or infinite)"
 NOTHING_LEFT = "the sampling parameters and the logit bias leave no token"
 NOTHING_LEFT_BY_GRAMMAR = "the grammar and the logit bias leave no token"
@@ -45,6 +47,10 @@ class Sampler:
         self.seed = resolve_seed(params.seed) if seed is None else seed
         self.biases = self._all_biases(vocab, params)
         self._chain: Any = None
+        self._n_top: int | None = None
+        self._chances: dict[int, Chances] = {}
+        self._adapts = "adaptive_p" in params.samplers and params.adaptive_target >= 0 and not params.mirostat
+        self._infills = "infill" in params.samplers and not params.mirostat
         self._n_recent = self._window(params, n_ctx)
         self._recent: deque[int] = deque(maxlen=self._n_recent)
         self._banned = tokens_of(token for token, bias in self.biases.items() if bias == float("-inf"))
@@ -79,11 +85,19 @@ class Sampler:
         """No filter can move or drop the largest logit, so it is the answer."""
         p = self.params
         movers = self._n_recent or len(self._biased) or p.mirostat or p.xtc_probability > 0 or p.typical_p < 1
-        return p.temperature <= 0 and not movers
+        return p.temperature <= 0 and not (movers or self._infills or self._adapts)
+
+    def watch(self, n_top: int | None) -> None:
+        """From now on `chances` can be asked for what each token was drawn from."""
+        self._n_top = n_top
+
+    def chances(self, position: int) -> Chances:
+        """Of the token drawn at `position`, after all filters. Once."""
+        return self._chances.pop(position)
 
     def accept(self, tokens: Iterable[int]) -> None:
         """Tokens that now stand in the text: penalties remember them."""
-        if not self._n_recent:
+        if not self._n_recent and not self._adapts:
             return
         for token in tokens:
             self._recent.append(token)
@@ -98,9 +112,10 @@ class Sampler:
         """The token at `position` of the text, drawn from its logits; `mask` says which tokens may come at all."""
         largest = largest_of(row)
         if self.greedy and mask is None and largest not in self.biases:
+            self._certain(position, largest)
             return largest
         row = self._allowed(row, mask)
-        token = int(row.argmax()) if self.greedy else self._draw(row, position)
+        token = self._certain(position, int(row.argmax())) if self.greedy else self._draw(row, position)
         self.accept((token,))
         return token
 
@@ -108,7 +123,7 @@ class Sampler:
         """This token came at `position`, whatever would have been drawn. Some filters learn from every draw."""
         if self.greedy:
             return
-        if self.params.mirostat or self.params.xtc_probability > 0:
+        if self.params.mirostat or self._adapts or self.params.xtc_probability > 0:
             largest_of(row)
             self._draw(self._allowed(row, mask), position)
         self.accept((token,))
@@ -127,16 +142,29 @@ class Sampler:
         array = self._fill(row)
         c.llama_sampler_apply(self._chain, ctypes.byref(array))
         left = self._left(array)
-        if self.params.mirostat:
-            return int(left["id"][array.selected])
-        ids = left["id"]
-        if len(ids) == 1:
-            return int(ids[0])
-        scores = left["logit"] + gumbel(self.seed, position, ids)
-        best = scores.argmax()
+        token = int(left["id"][self._choice(left, array.selected, position)])
+        if self._infills and row[token] == -np.inf:  # the end, which is all that `infill` knows when it has no idea
+            return self._certain(position, int(row.argmax()))
+        if self._n_top is not None:
+            self._chances[position] = chances_of(left, token, self._n_top)
+        return token
+
+    def _choice(self, left: npt.NDArray[Any], selected: int, position: int) -> int:
+        """Which of those that are left; some filters choose by themselves."""
+        if self.params.mirostat or self._adapts:
+            return selected
+        if len(left) == 1:
+            return 0
+        scores = left["logit"] + gumbel(self.seed, position, left["id"])
+        best = int(scores.argmax())
         if not scores[best] > -np.inf:  # NaN too
             raise RequestError(NOTHING_LEFT)
-        return int(ids[best])
+        return best
+
+    def _certain(self, position: int, token: int) -> int:
+        if self._n_top is not None:
+            self._chances[position] = (0.0, ((token, 0.0),)[: self._n_top])
+        return token
 
     def _fill(self, row: Floats) -> Any:
         keep = self._cut(row, self._moved(), self._banned)
@@ -171,13 +199,23 @@ class Sampler:
         self.close()
 
 
+def chances_of(left: npt.NDArray[Any], token: int, n_top: int) -> Chances:
+    """The filters' last word as log-probabilities, without tokens that have no chance."""
+    logits = left["logit"].astype(np.float64)
+    logprobs = logits - logits.max()
+    logprobs -= np.log(np.exp(logprobs).sum())
+    best = np.lexsort((left["id"], -logprobs))[:n_top]
+    top = tuple((int(left["id"][i]), float(logprobs[i])) for i in best if logprobs[i] > -np.inf)
+    return float(logprobs[left["id"] == token][0]), top
+
+
 def looking_back(n: int, n_ctx: int) -> int:
     """Tokens a penalty looks at: there are never more than the context holds, and libllama allots memory for each."""
     return n_ctx if n < 0 else min(n, n_ctx)
 
 
 def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], n_ctx: int, seed: int) -> Any:
-    """libllama's filters in llama-server's order; the draw is not among them, except with mirostat."""
+    """libllama's filters in llama-server's order; the draw is not among them, except with mirostat and adaptive-p."""
     chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
     if biases:
         pairs = (c.llama_logit_bias * len(biases))(*biases.items())
@@ -187,9 +225,11 @@ def build_chain(vocab: Vocab, params: SamplingParams, biases: dict[int, float], 
         c.llama_sampler_chain_add(chain, mirostat(vocab, params, seed))
         return chain
     for name in params.samplers:
-        sampler = build_filter(name, vocab, params, n_ctx, seed)
-        if sampler:
+        for sampler in build_filter(name, vocab, params, n_ctx, seed):
             c.llama_sampler_chain_add(chain, sampler)
+    if "adaptive_p" in params.samplers and params.adaptive_target >= 0:
+        adaptive = c.llama_sampler_init_adaptive_p(params.adaptive_target, params.adaptive_decay, seed)
+        c.llama_sampler_chain_add(chain, adaptive)
     return chain
 
 
@@ -199,31 +239,35 @@ def mirostat(vocab: Vocab, params: SamplingParams, seed: int) -> Any:
     return c.llama_sampler_init_mirostat_v2(seed, params.mirostat_tau, params.mirostat_eta)
 
 
-def build_filter(name: str, vocab: Vocab, p: SamplingParams, n_ctx: int, seed: int) -> Any:
-    """One filter by llama-server's name; None where it would do nothing."""
+def build_filter(name: str, vocab: Vocab, p: SamplingParams, n_ctx: int, seed: int) -> list[Any]:
+    """One filter by llama-server's name; none where it would do nothing."""
     match name:
         case "penalties" if p.repeat_penalty != 1 or p.presence_penalty or p.frequency_penalty:
             last_n = looking_back(p.repeat_last_n, n_ctx)
-            return c.llama_sampler_init_penalties(
-                vocab.n_tokens, last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
-            )
+            return [
+                c.llama_sampler_init_penalties(
+                    vocab.n_tokens, last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
+                )
+            ]
         case "dry" if p.dry_multiplier:
-            return build_dry(vocab, p, n_ctx)
+            return [build_dry(vocab, p, n_ctx)]
         case "top_k" if p.top_k > 0:
-            return c.llama_sampler_init_top_k(p.top_k)
+            return [c.llama_sampler_init_top_k(p.top_k)]
         case "min_p" if p.min_p > 0:
-            return c.llama_sampler_init_min_p(p.min_p, p.min_keep)
+            return [c.llama_sampler_init_min_p(p.min_p, p.min_keep)]
         case "temperature":
-            return c.llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent)
+            return [c.llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent)]
         case "top_n_sigma" if drops_tokens(name, p):
-            return c.llama_sampler_init_top_n_sigma(p.top_n_sigma)
+            return [c.llama_sampler_init_top_n_sigma(p.top_n_sigma)]
         case "typ_p" if drops_tokens(name, p):
-            return c.llama_sampler_init_typical(p.typical_p, p.min_keep)
+            return [c.llama_sampler_init_typical(p.typical_p, p.min_keep)]
         case "top_p" if drops_tokens(name, p):
-            return c.llama_sampler_init_top_p(p.top_p, p.min_keep)
+            return [c.llama_sampler_init_top_p(p.top_p, p.min_keep)]
         case "xtc" if drops_tokens(name, p):
-            return c.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, p.min_keep, seed)
-    return None
+            return [c.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, p.min_keep, seed)]
+        case "infill" if vocab.has_end:  # without an end to fall back to libllama aborts
+            return [c.llama_sampler_init_top_k(MOST_INFILL), c.llama_sampler_init_infill(vocab.handle)]
+    return []
 
 
 def build_dry(vocab: Vocab, p: SamplingParams, n_ctx: int) -> Any:

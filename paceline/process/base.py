@@ -9,6 +9,7 @@ import msgspec
 
 from paceline.engine.request import Event, Limits, Request
 from paceline.engine.stats import DrafterStats
+from paceline.text.infill import FimTokens
 from paceline.text.vocabulary import Vocabulary
 
 OnEvent = Callable[[Event], None]
@@ -35,6 +36,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     tool_template: str | None = None
     builtin_templates: tuple[str, ...] = ()
     writes: bool = True
+    fim: FimTokens = FimTokens()
 
 
 class SlotStatus(msgspec.Struct, frozen=True):
@@ -48,9 +50,11 @@ class SlotStatus(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How it goes, read off between two steps. `planned` are the seconds that all answers would have taken without
-    speculation and those they took, where a planner keeps account."""
+    speculation and those they took, where a planner keeps account; `n_busy` the slots at work, added up over all
+    steps."""
 
     n_steps: int
+    n_busy: int
     seconds: float
     n_waiting: int
     slots: list[SlotStatus]

@@ -117,7 +117,7 @@ class EmbeddingEngine:
         return self._embeddings.pairs(query, documents)
 
     def status(self) -> Status:
-        return Status(n_steps=0, seconds=0.0, n_waiting=0, slots=[], drafters=[], planned=None, why={})
+        return Status(n_steps=0, n_busy=0, seconds=0.0, n_waiting=0, slots=[], drafters=[], planned=None, why={})
 
     # -- what it cannot do
 

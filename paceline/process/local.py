@@ -25,6 +25,7 @@ from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, Sl
 from paceline.process.embedding import EmbeddingEngine, Embeddings
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
+from paceline.text.infill import fim_tokens
 from paceline.text.stops import stop_check
 
 log = logging.getLogger("paceline")
@@ -71,6 +72,7 @@ class LocalEngine:
             exactness=str(parts.exactness) if parts.exactness else None,
             tool_template=model.tool_template,
             builtin_templates=builtin_templates(),
+            fim=fim_tokens(model.vocab.fim, model.vocab.token_of),
         )
 
     def _idle_measuring(self) -> IdleMeasuring | None:
@@ -141,6 +143,7 @@ class LocalEngine:
         core = self.core
         return Status(
             n_steps=core.n_steps,
+            n_busy=core.n_busy,
             seconds=core.seconds,
             n_waiting=len(core.queue),
             slots=[slot_status(slot) for slot in core.slots],

@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from paceline import __version__
 from paceline.server import anthropic, embeddings, errors, native, openai, rerank, responses, vertex
-from paceline.server.middleware import ApiKey, BodyLimit
+from paceline.server.cors import ANY, LOCAL, Cors, Origins
+from paceline.server.middleware import ApiKey, BodyLimit, Heads, Spelling
 from paceline.server.origin import KnownNames, is_this_machine
 from paceline.server.page import PageFiles
+from paceline.server.params import ServerParams
 from paceline.server.service import Service
 
 WEB = Path(__file__).parent / "web"
@@ -47,10 +48,24 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(BodyLimit, n_max=params.max_body)
     keys = params.keys()
     app.add_middleware(ApiKey, keys=keys, is_public=public)
-    app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
-    if not keys and is_this_machine(params.host):
-        app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts))
+    guarded = not keys and is_this_machine(params.host)
+    origins = Origins(params.cors_origins or (LOCAL if guarded else ANY), frozenset(params.allow_hosts))
+    if guarded:
+        app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts), may_ask=origins.allow)
+    add_cors(app, origins, params)
+    app.add_middleware(Heads)
+    app.add_middleware(Spelling)
     return app
+
+
+def add_cors(app: FastAPI, origins: Origins, params: ServerParams) -> None:
+    app.add_middleware(
+        Cors,
+        origins=origins,
+        methods=params.cors_methods,
+        headers=params.cors_headers,
+        credentials=params.cors_credentials,
+    )
 
 
 def static_folder(service: Service) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Coroutine, Sequence
+from time import perf_counter
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from paceline.server.schema import MAX_INPUTS, Body, ContentPart, Int, PromptObj
 from paceline.server.service import Service
 from paceline.server.sse import ClientGone, unless_gone
 from paceline.server.stream import CLIENT_GONE
-from paceline.server.text_request import check_model, prompts_of
+from paceline.server.text_request import prompts_of
 
 MAX_VALUES = 2**23
 
@@ -57,7 +58,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/v1/embeddings")
     async def openai_embeddings(request: Request, body: EmbeddingsBody) -> Response:
-        check_model(body.model, service.model_names)
+        service.check_model(body.model)
         if body.input is None and body.content is not None:
             return await answer(request, native_reply(service, body))
         if service.settings.context.pooling == "none":
@@ -139,9 +140,11 @@ async def vectors_of(
     engine = service.engine
     different = [list(tokens) for tokens in dict.fromkeys(map(tuple, texts))]
     found: dict[tuple[int, ...], list[list[float]]] = {}
+    start = perf_counter()
     for some in engine.embedded_together(different):
         vectors = await asyncio.to_thread(engine.embed_all, some, normalize=normalize, n_values=n_values)
         found |= zip(map(tuple, some), vectors, strict=True)
+    service.metrics.embedded(sum(map(len, texts)), perf_counter() - start)
     return [found[tuple(tokens)] for tokens in texts]
 
 

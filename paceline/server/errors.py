@@ -88,7 +88,8 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, EngineClosed):
         return unavailable("the server is shutting down")
     if isinstance(error, ContextFull):
-        return ApiError(400, str(error), "exceed_context_size_error")
+        sizes = {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx} if error.n_prompt and error.n_ctx else {}
+        return ApiError(400, str(error), "exceed_context_size_error", extra=sizes)
     if isinstance(error, ConfigError | RequestError):
         return ApiError(400, str(error))
     if isinstance(error, PacelineError):

@@ -1,4 +1,4 @@
-"""Prometheus: llama-server's names, with a label per drafter where it helps, and histograms of our own.
+"""Prometheus: llama-server's names; under our own what each drafter did, and histograms.
 
 Counters of finished requests are kept here; the engine's own are read when somebody asks.
 """
@@ -6,13 +6,12 @@ Counters of finished requests are kept here; the engine's own are read when some
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
@@ -22,6 +21,13 @@ from paceline.process.base import Health, Status
 WINDOW_S = 5.0
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5)
+COUNTER, GAUGE = "counter", "gauge"
+THEIRS, OURS = "llamacpp:", "paceline:"
+DRAFTED = {
+    "drafts": ("drafts checked", "n_drafts"),
+    "draft_tokens": ("draft tokens checked", "n_tokens"),
+    "accepted_tokens": ("draft tokens accepted", "n_accepted_tokens"),
+}
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -30,7 +36,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.totals: Counts[str] = Counts()
+        self.totals: dict[str, float] = defaultdict(float)
         self.n_tokens_max = 0
         self._recent: deque[tuple[float, int]] = deque()
         self._first_token = self._histogram("time_to_first_token_seconds", "from arrival to the first token", SECONDS)
@@ -73,6 +79,12 @@ class Metrics:
             for _ in range(stats.n_drafts - stats.n_accepted_drafts):
                 self._accepted.labels(stats.name).observe(0)
 
+    def embedded(self, n_tokens: int, seconds: float) -> None:
+        """Texts became vectors: so many tokens were read, beside what the engine writes."""
+        self.totals["prompt_n"] += n_tokens
+        self.totals["prompt_ms"] += 1e3 * seconds
+        self.totals["embedded"] += 1
+
     # -- what is asked
 
     @property
@@ -94,76 +106,88 @@ class Metrics:
 
     def text(self, status: Status, health: Health) -> bytes:
         """Everything, in Prometheus' format."""
-        registry = CollectorRegistry()
-        registry.register(Upstream(self, status, health))
-        return generate_latest(registry) + generate_latest(self.registry)
+        restarts = Family(f"{OURS}engine_restarts_total", COUNTER, "how often the engine's process was started again")
+        ours = [restarts.of(health.n_restarts), *drafter_families(status.drafters)]
+        families = [*self._upstream(status), *speculation(status.drafters), *ours]
+        return "".join(map(str, families)).encode() + generate_latest(self.registry)
 
-
-class Upstream(Collector):
-    """llama-server's metrics, read off at one moment."""
-
-    def __init__(self, metrics: Metrics, status: Status, health: Health) -> None:
-        self.metrics = metrics
-        self.status = status
-        self.health = health
-
-    def collect(self) -> Iterator[Metric]:
-        totals, status = self.metrics.totals, self.status
+    def _upstream(self, status: Status) -> Iterator[Family]:
+        """llama-server's names, read off at one moment."""
+        totals = self.totals
         prompt_s, predicted_s = totals["prompt_ms"] / 1e3, totals["predicted_ms"] / 1e3
-        yield counter("prompt_tokens", "prompt tokens read, without those reused", totals["prompt_n"])
-        yield counter("prompt_tokens_cached", "prompt tokens reused", totals["cache_n"])
-        yield counter("prompt_seconds", "time spent on prompts", prompt_s)
-        yield counter("tokens_predicted", "tokens written", totals["predicted_n"])
-        yield counter("tokens_predicted_seconds", "time spent writing", predicted_s)
-        yield counter("n_decode", "steps of the engine", status.n_steps)
-        yield gauge("n_tokens_max", "longest text seen, prompt and answer", self.metrics.n_tokens_max)
+        yield counter("prompt_tokens_total", "prompt tokens read, without those reused", totals["prompt_n"])
+        yield counter("prompt_tokens_cached_total", "prompt tokens reused", totals["cache_n"])
+        yield counter("prompt_seconds_total", "time spent on prompts", prompt_s)
+        yield counter("tokens_predicted_total", "tokens written", totals["predicted_n"])
+        yield counter("tokens_predicted_seconds_total", "time spent writing", predicted_s)
+        yield counter("n_decode_total", "steps of the engine", status.n_steps + totals["embedded"])
+        yield counter("n_tokens_max", "longest text seen, prompt and answer", self.n_tokens_max)
         yield gauge("prompt_tokens_seconds", "prompt tokens per second", share(totals["prompt_n"], prompt_s))
         yield gauge("predicted_tokens_seconds", "tokens written per second", share(totals["predicted_n"], predicted_s))
         n_busy = sum(slot.request is not None for slot in status.slots)
         yield gauge("requests_processing", "requests at work", n_busy)
         yield gauge("requests_deferred", "requests waiting for a slot", status.n_waiting)
-        yield gauge("n_busy_slots_per_decode", "slots at work in a step", n_busy)
-        yield from draft_counters(status.drafters)
-        help = "how often the engine's process was started again"
-        yield CounterMetricFamily("paceline:engine_restarts", help, value=self.health.n_restarts)
+        yield gauge("n_busy_slots_per_decode", "slots at work in a step", share(status.n_busy, status.n_steps))
 
 
-def draft_counters(drafters: Iterable[DrafterStats]) -> Iterator[Metric]:
-    drafters = list(drafters)
-    names = {
-        "spec_decode_num_drafts": ("drafts checked", "n_drafts"),
-        "spec_decode_num_draft_tokens": ("draft tokens checked", "n_tokens"),
-        "spec_decode_num_accepted_tokens": ("draft tokens accepted", "n_accepted_tokens"),
-    }
-    for name, (help, field) in names.items():
-        family = CounterMetricFamily(f"llamacpp:{name}", help, labels=["drafter"])
-        for stats in drafters:
-            family.add_metric([stats.name], getattr(stats, field))
-        if not drafters:
-            family.add_metric(["none"], 0)
-        yield family
-    yield positions(drafters)
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A name and its values. Written by hand: the client library insists on names that llama-server does not have."""
+
+    name: str
+    kind: str
+    help: str
+    lines: tuple[str, ...] = ()
+
+    def of(self, value: float, **labels: object) -> Family:
+        """With one more value."""
+        inside = ",".join(f'{name}="{label}"' for name, label in labels.items())
+        line = f"{self.name}{{{inside}}} {value}" if inside else f"{self.name} {value}"
+        return replace(self, lines=(*self.lines, line))
+
+    def __str__(self) -> str:
+        head = (f"# HELP {self.name} {self.help}", f"# TYPE {self.name} {self.kind}")
+        return "\n".join((*head, *self.lines, ""))
 
 
-def positions(drafters: Iterable[DrafterStats]) -> Metric:
+def counter(name: str, help: str, value: float) -> Family:
+    return Family(f"{THEIRS}{name}", COUNTER, help).of(value)
+
+
+def gauge(name: str, help: str, value: float) -> Family:
+    return Family(f"{THEIRS}{name}", GAUGE, help).of(value)
+
+
+def speculation(drafters: Sequence[DrafterStats]) -> Iterator[Family]:
+    """llama-server's counters of drafts, over all drafters."""
+    for name, (help, field) in DRAFTED.items():
+        total = sum(getattr(stats, field) for stats in drafters)
+        yield counter(f"spec_decode_num_{name}_total", help, total)
     help = "draft tokens accepted, by their place in the draft"
-    family = CounterMetricFamily(
-        "llamacpp:spec_decode_num_accepted_tokens_per_pos", help, labels=["position", "drafter"]
-    )
+    family = Family(f"{THEIRS}spec_decode_num_accepted_tokens_per_pos_total", COUNTER, help)
+    for position, n in sorted(by_position(drafters).items()):
+        family = family.of(n, position=position)
+    if family.lines:
+        yield family
+
+
+def by_position(drafters: Sequence[DrafterStats]) -> Counts[int]:
+    counts: Counts[int] = Counts()
     for stats in drafters:
         for position, n in enumerate(stats.accepted_at):
             if stats.drafted_at[position]:
-                family.add_metric([str(position), stats.name], n)
-    return family
+                counts[position] += n
+    return counts
 
 
-def counter(name: str, help: str, value: float) -> Metric:
-    return CounterMetricFamily(f"llamacpp:{name}", help, value=value)
+def drafter_families(drafters: Sequence[DrafterStats]) -> Iterator[Family]:
+    """The same for each drafter."""
+    for name, (help, field) in DRAFTED.items():
+        family = Family(f"{OURS}drafter_{name}_total", COUNTER, f"{help}, by drafter")
+        for stats in drafters:
+            family = family.of(getattr(stats, field), drafter=stats.name)
+        yield family
 
 
-def gauge(name: str, help: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"llamacpp:{name}", help, value=value)
-
-
-def share(n: float, seconds: float) -> float:
-    return n / seconds if seconds else 0.0
+def share(n: float, whole: float) -> float:
+    return n / whole if whole else 0.0

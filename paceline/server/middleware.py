@@ -46,9 +46,11 @@ def owner_of(scope: Scope) -> bytes:
 
 
 def shown_key(scope: Scope) -> bytes:
+    """`Authorization: Bearer KEY`, Anthropic's `X-Api-Key: KEY`, or the key alone in `Authorization`."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
-    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+    shown = headers.get(b"authorization", b"").strip()
+    scheme, _, key = shown.partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", shown).strip()
 
 
 def digest(key: bytes) -> bytes:
@@ -131,3 +133,42 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return receive_again
+
+
+class Heads:
+    """Whoever may GET may ask for the head alone: uvicorn leaves the rest out."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self.app(scope, receive, send)
+
+
+class Spelled(bytes):
+    """A header's name as it is written: uvicorn puts names in small letters otherwise."""
+
+    def lower(self) -> bytes:
+        return self
+
+
+class Spelling:
+    """Headers are spelled as llama-server spells them, `Content-Type`: some clients compare them letter by letter."""
+
+    OWN = frozenset((b"content-length", b"transfer-encoding", b"connection"))  # uvicorn looks for these itself
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_spelled(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [(self._spelled(name), value) for name, value in message.get("headers", ())]
+            await send(message)
+
+        await self.app(scope, receive, send_spelled)
+
+    def _spelled(self, name: bytes) -> bytes:
+        return name if name in self.OWN else Spelled(b"-".join(part.capitalize() for part in name.split(b"-")))

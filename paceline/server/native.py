@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
@@ -20,17 +20,32 @@ from paceline.server.schema import (
     MAX_CHOICES,
     DetokenizeBody,
     InfillBody,
+    MixedText,
     NativeBody,
+    PropsBody,
     SlotFileBody,
     TemplateBody,
     TokenizeBody,
 )
 from paceline.server.service import Service
 from paceline.server.stream import send
-from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request, utf8
-from paceline.text.infill import File, infill_prompt, spelling_for
+from paceline.server.text_request import (
+    TextRequest,
+    max_tokens_of,
+    mixed_tokens,
+    prompts_of,
+    sampling_of,
+    stops_of,
+    text_request,
+    utf8,
+)
+from paceline.text.infill import File, Gap, Room, files_prompt, infill_prompt
+from paceline.text.vocabulary import Vocabulary
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
+CHARS_PER_TOKEN = 16
+"""A text around a gap is cut to so many before its tokens are counted."""
+STARTED = int(time.time())
 
 
 def routes(service: Service) -> APIRouter:
@@ -46,9 +61,11 @@ def routes(service: Service) -> APIRouter:
         return Json(props_json(service))
 
     @router.post("/props")
-    async def set_props() -> Response:
+    async def set_props(body: PropsBody | None = None) -> Response:
         if not service.params.props:
             raise not_supported("properties cannot be changed; start the server with --props")
+        if body:
+            await service.prepare(change_defaults, body)
         return Json({"success": True})
 
     @router.get("/metrics")
@@ -56,7 +73,8 @@ def routes(service: Service) -> APIRouter:
         if not service.params.metrics:
             raise not_supported("this server keeps no metrics; start it with --metrics")
         text = service.metrics.text(await service.status(), service.engine.health)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        started = {"Process-Start-Time-Unix": str(STARTED)}
+        return Response(text, media_type="text/plain; version=0.0.4", headers=started)
 
     @router.get("/paceline/stats", tags=["paceline"])
     async def stats() -> Response:
@@ -88,18 +106,14 @@ def add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokenize")
     def tokenize(body: TokenizeBody) -> Response:
         engine = service.engine
-        text = bounded(engine, utf8(body.content))
-        tokens = engine.tokenize(text, special=body.add_special, parse_special=body.parse_special)
+        tokens = mixed_tokens(engine, valid(body.content), special=body.add_special, parse_special=body.parse_special)
         if not body.with_pieces:
             return Json({"tokens": tokens})
-        return Json({"tokens": [{"id": t, "piece": piece_json(engine.vocab.render(t, special=True))} for t in tokens]})
+        return Json({"tokens": [{"id": t, "piece": piece_json(piece)} for t, piece in rendered(engine.vocab, tokens)]})
 
     @router.post("/detokenize")
     def detokenize(body: DetokenizeBody) -> Response:
-        vocab = service.engine.vocab
-        if not all(0 <= token < vocab.n_tokens for token in body.tokens):
-            raise PromptError(f"token ids go from 0 to {vocab.n_tokens - 1}")
-        data = b"".join(vocab.render(token, special=True) for token in body.tokens)
+        data = b"".join(piece for _, piece in rendered(service.engine.vocab, body.tokens))
         return Json({"content": data.decode(errors="replace")})
 
     @router.post("/apply-template")
@@ -145,16 +159,15 @@ def health_json(service: Service) -> dict[str, Any]:
 def native_requests(service: Service, body: NativeBody) -> tuple[list[TextRequest], ReplyOptions]:
     """Runs on a worker thread."""
     engine = service.engine
-    check_model(body.model, service.model_names)
-    if body.post_sampling_probs:
-        raise not_supported("post_sampling_probs is not supported; probabilities come before sampling")
-    prompts, n = prompts_of(engine, body.prompt), body.n_cmpl or 1
+    service.check_model(body.model)
+    prompts, n = prompts_of(engine, body.prompt), body.n_cmpl or body.n or 1
     if len(prompts) * n > MAX_CHOICES:
         raise ConfigError(f"{len(prompts)} prompts of {n} texts are too many; {MAX_CHOICES} at once are allowed")
     grammar = service.grammars.of(body)
-    n_logprobs = body.n_probs or None
+    n_logprobs = int(body.n_probs if body.n_probs is not None else body.logprobs or 0) or None
+    sampled = bool(body.post_sampling_probs)
     wanted = [text_request(engine, body, prompt, service.defaults) for prompt in prompts]
-    wanted = [replace(each, grammar=grammar, n_logprobs=n_logprobs) for each in wanted]
+    wanted = [replace(each, grammar=grammar, n_logprobs=n_logprobs, sampled_probs=sampled) for each in wanted]
     options = ReplyOptions(
         tokens=bool(body.return_tokens),
         fields=tuple(body.response_fields or ()),
@@ -164,15 +177,51 @@ def native_requests(service: Service, body: NativeBody) -> tuple[list[TextReques
 
 
 def infill_requests(service: Service, body: InfillBody) -> tuple[list[TextRequest], ReplyOptions]:
-    engine = service.engine
-    spelling = spelling_for(lambda text: len(engine.tokenize(text, special=False)) == 1)
-    if spelling is None:
+    if not service.engine.info.fim.complete:
         raise not_supported("this model has no tokens for filling gaps; use /completion, or a code model")
     if not isinstance(body.prompt, str):
         raise PromptError("the prompt of /infill is a text, the start of the gap")
-    files = [File(file.filename, file.text) for file in body.input_extra or ()]
-    prompt = infill_prompt(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
+    prompt: list[Any] = gap_prompt(service, body, body.prompt)
     return native_requests(service, body.model_copy(update={"prompt": prompt}))
+
+
+def gap_prompt(service: Service, body: InfillBody, start: str) -> list[int]:
+    """The tokens around the gap and of other files, as far as there is room."""
+    engine, vocab, fim = service.engine, service.engine.vocab, service.engine.info.fim
+    room = Room.of(engine.n_ctx, engine.settings.context.n_batch, service.defaults.max_tokens)
+    n_most = CHARS_PER_TOKEN * engine.n_ctx
+
+    def tokenize(text: MixedText) -> list[int]:
+        return mixed_tokens(engine, valid(text), special=False, parse_special=False)
+
+    files = [File(file.filename[-n_most:], file.text[-n_most:]) for file in body.input_extra or ()]
+    prefix, suffix = tokenize(body.input_prefix[-n_most:]), tokenize(body.input_suffix[:n_most])
+    gap = Gap(prefix, suffix, engine.tokenize(utf8(start), special=False))
+    others = files_prompt(fim, files, tokenize, room.files)
+    bos = vocab.bos if vocab.add_bos else -1
+    return infill_prompt(fim, gap, others, room, bos=bos, suffix_first=service.params.spm_infill)
+
+
+def change_defaults(service: Service, body: PropsBody) -> None:
+    """POST /props: what a request gets from now on that does not say otherwise."""
+    old = service.defaults
+    service.defaults = replace(
+        old,
+        sampling=sampling_of(service.engine, body, old.sampling),
+        max_tokens=max_tokens_of(body, old.max_tokens),
+        stop=stops_of(body, old.stop),
+        cache_prompt=old.cache_prompt if body.cache_prompt is None else body.cache_prompt,
+    )
+
+
+def valid(given: MixedText) -> MixedText:
+    return utf8(given) if isinstance(given, str) else [utf8(part) if isinstance(part, str) else part for part in given]
+
+
+def rendered(vocab: Vocabulary, tokens: list[int]) -> list[tuple[int, bytes]]:
+    if not all(0 <= token < vocab.n_tokens for token in tokens):
+        raise PromptError(f"token ids go from 0 to {vocab.n_tokens - 1}")
+    return [(token, vocab.render(token, special=True)) for token in tokens]
 
 
 def piece_json(piece: bytes) -> str | list[int]:
@@ -197,15 +246,21 @@ def props_json(service: Service) -> dict[str, Any]:
         "default_generation_settings": {"n_ctx": engine.n_ctx, "params": settings_json(wanted)},
         "total_slots": engine.n_slots,
         "model_alias": service.model_name,
+        "model_ftype": " ".join(engine.info.description.split()[2:]),
         "model_path": service.settings.model.path,
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "endpoint_slots": service.params.slots,
+        "endpoint_props": service.params.props,
+        "endpoint_metrics": service.params.metrics,
+        "ui": service.params.webui,
         "chat_template": service.template.source,
         **({"chat_template_tool_use": service.template.tool_source} if service.template.tool_source else {}),
         "chat_template_caps": asdict(service.template.capabilities),
-        "modalities": {"vision": False, "audio": False},
         "bos_token": spelled(engine.vocab, engine.vocab.bos),
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
         "is_sleeping": False,
+        "cors_proxy_enabled": False,
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 

@@ -7,11 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from paceline.generation import Finish, Piece
-from paceline.server.reply import logprobs_json, pieces_json, timings_json
+from paceline.server.reply import chances_json, logprobs_json, pieces_json, progress_json, timings_json
 from paceline.server.service import Choice
 from paceline.server.stream import Step
 from paceline.server.text_request import TextRequest
 from paceline.text.vocabulary import Vocabulary
+
+ABSENT = object()
+RANDOM_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,9 @@ class NativeReply:
         self.choices = choices
         self._options = options
         self._n_written = [0] * len(choices)
-        self._lines = [False] * len(choices)
 
     def parts(self, step: Step) -> list[dict[str, Any]]:
         self._n_written[step.index] += len(step.pieces)
-        self._lines[step.index] |= "\n" in step.text
         streams = self.choices[step.index].wanted.stream
         if step.finish is None:
             return [self._part(step)]
@@ -63,15 +64,18 @@ class NativeReply:
             "tokens_predicted": self._n_written[step.index],
             "tokens_evaluated": len(choice.wanted.prompt),
         }
+        if step.progress:
+            part["prompt_progress"] = progress_json(len(choice.wanted.prompt), step.progress)
         if choice.wanted.timings_per_token:
-            part["timings"] = timings_json(choice.generation.timings)
+            part["timings"] = timings_json(step.progress or choice.generation.timings)
             part["paceline"] = pieces_json(step.pieces)
         return part | self._probabilities(choice.wanted, step.pieces)
 
     def _probabilities(self, wanted: TextRequest, pieces: Sequence[Piece]) -> dict[str, Any]:
         if not wanted.n_logprobs or not pieces:
             return {}
-        return {"completion_probabilities": logprobs_json(self._vocab, pieces)}
+        worded = chances_json if wanted.sampled_probs else logprobs_json
+        return {"completion_probabilities": worded(self._vocab, pieces)}
 
     def _last(self, step: Step, finish: Finish) -> dict[str, Any]:
         choice = self.choices[step.index]
@@ -89,7 +93,7 @@ class NativeReply:
             "prompt": b"".join(self._vocab.render(t, special=True) for t in choice.wanted.prompt).decode(
                 errors="replace"
             ),
-            "has_new_line": self._lines[step.index],
+            "has_new_line": choice.has_new_line,
             "truncated": n_prompt + timings.predicted_n >= self._n_ctx,
             "stop_type": "limit" if finish.reason == "length" else "word" if finish.stop else "eos",
             "stopping_word": finish.stop or "",
@@ -127,35 +131,43 @@ class FoldedText:
 
 
 def only(reply: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """`response_fields`: "timings/draft_n" lifts an inner field out; what is not there is left out."""
+    """`response_fields`: "timings/draft_n" is an inner field, under that very name; what is not there is left out."""
     if not names:
         return reply
     out: dict[str, Any] = {}
     for name in names:
         value: Any = reply
         for step in name.split("/"):
-            value = value.get(step) if isinstance(value, dict) else None
-        if value is not None:
-            out[name.rsplit("/", 1)[-1]] = value
+            value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
+        if value is not ABSENT:
+            out[name] = value
     return out
 
 
 def settings_json(wanted: TextRequest) -> dict[str, Any]:
     """What the request was served with, under llama-server's names."""
     sampling = asdict(wanted.sampling)
+    seed = wanted.sampling.seed
     n_predict = -1 if wanted.max_tokens is None else wanted.max_tokens
     speculative = wanted.speculative
     return {
         **sampling,
+        "seed": RANDOM_SEED if seed < 0 else seed,
         "logit_bias": [{"token": token, "bias": bias} for token, bias in wanted.sampling.logit_bias.items()],
         "n_predict": n_predict,
         "max_tokens": n_predict,
         "stop": list(wanted.stop),
         "stream": wanted.stream,
         "n_probs": wanted.n_logprobs or 0,
+        "post_sampling_probs": wanted.sampled_probs,
         "grammar": wanted.grammar.source if wanted.grammar else "",
+        "grammar_lazy": False,
+        "grammar_triggers": [],
+        "preserved_tokens": [],
         "timings_per_token": wanted.timings_per_token,
         "cache_prompt": wanted.cache_prompt,
+        "backend_sampling": False,
+        "lora": [],
         "speculative.n_max": speculative.n_max,
         "speculative.n_min": speculative.n_min,
         "speculative.p_min": speculative.p_min,

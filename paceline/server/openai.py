@@ -21,7 +21,7 @@ from paceline.server.schema import MAX_CHOICES, ChatBody, CompletionBody, Sampli
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_reply import TextReply
-from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request
+from paceline.server.text_request import TextRequest, bounded, prompts_of, text_request
 
 AnyBody = TypeVar("AnyBody", bound=SamplingBody)
 
@@ -36,7 +36,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/v1/models/{name:path}")
     async def one_model(name: str) -> Response:
-        check_model(name, service.model_names)
+        service.check_model(name, strict=True)
         return Json(models_json(service)["data"][0])
 
     @router.post("/v1/chat/completions")
@@ -89,18 +89,20 @@ def models_json(service: Service) -> dict[str, Any]:
     data = {
         "id": service.model_name,
         "aliases": list(service.params.aliases),
+        "tags": sorted(set(service.params.tags)),
         "object": "model",
         "created": service.created,
         "owned_by": "paceline",
         "meta": meta,
     }
-    return {"object": "list", "data": [data]}
+    named = {"name": service.model_name, "model": service.model_name, "type": "model", "capabilities": ["completion"]}
+    return {"object": "list", "data": [data], "models": [named]}
 
 
 def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     """Runs on a worker thread: templates, tokens and grammars take a while."""
     engine = service.engine
-    check_model(body.model, service.model_names)
+    service.check_model(body.model)
     conversation = dialogue.converse(service.template, body, service.manner)
     wanted = text_request(engine, body, engine.tokenize(bounded(engine, conversation.prompt)), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
@@ -129,7 +131,7 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
 def text_requests(service: Service, body: CompletionBody) -> tuple[list[TextRequest], list[str]]:
     """Every choice of every prompt, and what to echo before each."""
     engine = service.engine
-    check_model(body.model, service.model_names)
+    service.check_model(body.model)
     if body.suffix:
         raise not_supported("suffix is not supported here; /infill fills gaps for models trained to")
     if (body.best_of or 1) > (body.n or 1):

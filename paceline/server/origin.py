@@ -7,7 +7,7 @@ away by its Origin; one that had its own name point to 127.0.0.1 (DNS rebinding)
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,11 +16,12 @@ from paceline.server.errors import ApiError
 
 
 class KnownNames:
-    """Refuses requests that name another host than this machine, or come from a page of another."""
+    """Refuses requests that name another host than this machine, or come from a page that may not ask."""
 
-    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, names: Sequence[str], may_ask: Callable[[str], bool]) -> None:
         self.app = app
         self._names = {name.lower() for name in names}
+        self._may_ask = may_ask
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stranger = self._stranger(scope) if scope["type"] == "http" else None
@@ -35,7 +36,7 @@ class KnownNames:
             text = value.decode("latin-1").strip()
             if header == b"host" and text and not self._knows(host_name(text)):
                 return host_name(text)
-            if header == b"origin" and not self._knows(origin_name(text)):
+            if header == b"origin" and not (self._knows(origin_name(text)) or self._may_ask(text)):
                 return origin_name(text)
         return None
 
@@ -69,6 +70,6 @@ def is_this_machine(name: str) -> bool:
 def refusal(name: str) -> ApiError:
     message = (
         f"this server has no key and answers only this machine's own names and pages, not {name!r}; "
-        f"start it with --api-key, or with --allow-host {name}"
+        f"start it with --api-key, with --allow-host {name}, or for web pages with --cors-origins"
     )
     return ApiError(403, message, "permission_error")

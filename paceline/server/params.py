@@ -33,6 +33,13 @@ class ServerParams:
     static_path: str | None = None
     webui: bool = True
     alias: str | None = None
+    tags: tuple[str, ...] = ()
+    strict_model: bool = False
+    cors_origins: str | None = None
+    cors_methods: str = "GET, POST, DELETE, OPTIONS"
+    cors_headers: str = "*"
+    cors_credentials: bool = True
+    spm_infill: bool = False
     metrics: bool = False
     slots: bool = True
     props: bool = False
@@ -92,7 +99,8 @@ class ServerParams:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in (self.alias or "").split(",") if name.strip())
+        """Sorted, as llama-server sorts them: the first is the model's name in replies."""
+        return tuple(sorted({name.strip() for name in (self.alias or "").split(",") if name.strip()}))
 
     def keys(self) -> tuple[str, ...]:
         """Those of the flag and those of the file. Where keys were asked for there is one: nobody opens by mistake."""

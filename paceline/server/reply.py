@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from paceline.generation import Piece
 from paceline.server.service import Choice
 from paceline.text.vocabulary import Vocabulary
 
-BUILD = f"paceline-{__version__}"
+BUILD = f"b{__version__}-paceline"
 
 
 def new_id(prefix: str) -> str:
@@ -21,25 +22,33 @@ def new_id(prefix: str) -> str:
 
 
 def timings_json(timings: Timings) -> dict[str, Any]:
-    """llama-server's `timings`, and what each drafter did."""
+    """llama-server's `timings`, and what each drafter did. The first token comes with the prompt: it takes no step of
+    its own."""
+    n_steps = max(0, timings.predicted_n - 1)
     return {
         "cache_n": timings.cache_n,
         "prompt_n": timings.prompt_n,
-        "prompt_ms": round(timings.prompt_ms, 3),
-        "prompt_per_token_ms": per(timings.prompt_ms, timings.prompt_n),
-        "prompt_per_second": round(timings.prompt_per_second, 3),
+        "prompt_ms": timings.prompt_ms,
+        "prompt_per_token_ms": ratio(timings.prompt_ms, timings.prompt_n),
+        "prompt_per_second": ratio(1e3 * timings.prompt_n, timings.prompt_ms),
         "predicted_n": timings.predicted_n,
-        "predicted_ms": round(timings.predicted_ms, 3),
-        "predicted_per_token_ms": per(timings.predicted_ms, timings.predicted_n),
-        "predicted_per_second": round(timings.predicted_per_second, 3),
+        "predicted_ms": timings.predicted_ms,
+        "predicted_per_token_ms": ratio(timings.predicted_ms, n_steps),
+        "predicted_per_second": ratio(1e3 * n_steps, timings.predicted_ms),
         "draft_n": timings.draft_n,
         "draft_n_accepted": timings.draft_n_accepted,
-        "drafters": [drafter_json(stats) for stats in timings.drafters],
+        **({"drafters": [drafter_json(stats) for stats in timings.drafters]} if timings.draft_n else {}),
     }
 
 
-def per(ms: float, n: int) -> float:
-    return round(ms / n, 3) if n else 0.0
+def ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def progress_json(n_prompt: int, timings: Timings) -> dict[str, Any]:
+    """llama-server's `prompt_progress`: tokens in all, those reused, those done."""
+    n_done = timings.cache_n + timings.prompt_n
+    return {"total": n_prompt, "cache": timings.cache_n, "processed": n_done, "time_ms": round(timings.prompt_ms)}
 
 
 def drafter_json(stats: DrafterStats) -> dict[str, Any]:
@@ -77,6 +86,24 @@ def token_json(vocab: Vocabulary, token: int, logprob: float | None) -> dict[str
         "bytes": list(piece),
         "logprob": logprob if logprob is None or logprob > -9999.0 else -9999.0,
     }
+
+
+def chance_json(vocab: Vocabulary, token: int, logprob: float | None) -> dict[str, Any]:
+    """With a probability in the logarithm's place."""
+    entry = token_json(vocab, token, logprob)
+    return {**{name: entry[name] for name in ("id", "token", "bytes")}, "prob": math.exp(entry["logprob"] or 0.0)}
+
+
+def chances_json(vocab: Vocabulary, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """What the filters left to draw from, for each token that has it."""
+    return [
+        {
+            **chance_json(vocab, piece.token.id, piece.token.logprob),
+            "top_probs": [chance_json(vocab, token, logprob) for token, logprob in piece.token.top_logprobs],
+        }
+        for piece in pieces
+        if piece.token.logprob is not None
+    ]
 
 
 def logprobs_json(vocab: Vocabulary, pieces: Sequence[Piece]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from paceline.server.embeddings import answer, vectors_of
 from paceline.server.errors import not_supported
 from paceline.server.schema import MAX_INPUTS, Body, Int
 from paceline.server.service import Service
-from paceline.server.text_request import bounded, check_model, utf8
+from paceline.server.text_request import bounded, utf8
 
 AS_THEY_ARE = -1
 
@@ -49,7 +49,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/reranking", include_in_schema=False)
     @router.post("/v1/reranking", include_in_schema=False)
     async def rerank(request: Request, body: RerankBody) -> Response:
-        check_model(body.model, service.model_names)
+        service.check_model(body.model)
         return await answer(request, ranked(service, body))
 
     return router

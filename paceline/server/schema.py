@@ -14,6 +14,7 @@ MAX_STOPS = 1000
 MAX_TOOLS = 512
 MAX_CHOICES = 128
 MAX_PROBS = 100
+MAX_FIELDS = 256
 MAX_INPUTS = 2048
 MAX_COUNT = 2**31 - 1
 
@@ -35,7 +36,10 @@ class Body(BaseModel):
 
 
 class PromptObject(Body):
+    """`multimodal_data` are images and sounds, which nobody here can see or hear."""
+
     prompt_string: str
+    multimodal_data: Any = None
 
 
 PromptField = str | PromptObject | Annotated[list[Int | str | PromptObject | Tokens], Field(fail_fast=True)]
@@ -76,10 +80,12 @@ class SamplingBody(Body):
     mirostat: Int | None = None
     mirostat_tau: float | None = None
     mirostat_eta: float | None = None
+    adaptive_target: float | None = None
+    adaptive_decay: float | None = None
     min_keep: Int | None = None
     ignore_eos: bool | None = None
     seed: Int | None = None
-    samplers: Annotated[list[str], Field(max_length=64)] | None = None
+    samplers: str | Annotated[list[str], Field(max_length=64)] | None = None
     logit_bias: dict[str, float | bool] | Annotated[list[Pair], Field(fail_fast=True)] | None = None
 
     stream: bool | None = None
@@ -91,7 +97,9 @@ class SamplingBody(Body):
     n_keep: Int | None = None
     id_slot: Int | None = None
     timings_per_token: bool | None = None
+    return_progress: bool | None = None
     t_max_predict_ms: Int | None = None
+    n_indent: Count | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
 
@@ -127,23 +135,28 @@ class NativeBody(SamplingBody):
 
     prompt: PromptField
     n_probs: Probs | None = None
+    logprobs: Probs | bool | None = None
     n_cmpl: Choices | None = None
+    n: Choices | None = None
     return_tokens: bool | None = None
     post_sampling_probs: bool | None = None
-    response_fields: list[str] | None = None
+    response_fields: Annotated[list[str], Field(max_length=MAX_FIELDS)] | None = None
 
 
 class ExtraFile(Body):
-    filename: str = ""
+    filename: str = "tmp"
     text: str
+
+
+MixedText = str | Tokens
 
 
 class InfillBody(NativeBody):
     """POST /infill."""
 
     prompt: PromptField = ""
-    input_prefix: str
-    input_suffix: str
+    input_prefix: MixedText
+    input_suffix: MixedText
     input_extra: list[ExtraFile] | None = None
 
 
@@ -231,15 +244,21 @@ class ChatBody(SamplingBody, TemplateBody):
     reasoning_format: str | None = None
 
 
+class PropsBody(SamplingBody):
+    """POST /props: what requests get from now on that do not say otherwise."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class TokenizeBody(Body):
-    content: str
+    content: MixedText = ""
     add_special: bool = False
     parse_special: bool = True
     with_pieces: bool = False
 
 
 class DetokenizeBody(Body):
-    tokens: Annotated[list[Int], Field(fail_fast=True)]
+    tokens: Annotated[list[Int], Field(fail_fast=True)] = []
 
 
 class SlotFileBody(Body):

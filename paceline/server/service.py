@@ -19,7 +19,7 @@ from paceline.generation import Chunk, Generation
 from paceline.library import Engine
 from paceline.process.base import Status
 from paceline.server.dialogue import Manner, Template
-from paceline.server.errors import not_supported, unavailable
+from paceline.server.errors import ApiError, not_supported, unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
@@ -44,8 +44,12 @@ class Choice:
         self._last = perf_counter()
         self._n_chunks = 0
         self._closed = False
+        self.has_new_line = False
 
     def observe(self, chunk: Chunk) -> None:
+        if not chunk.pieces:
+            return
+        self.has_new_line = self.has_new_line or "\n" in chunk.text
         now = perf_counter()
         self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
         self._last = now
@@ -161,6 +165,12 @@ class Service:
     @property
     def model_name(self) -> str:
         return self.model_names[0]
+
+    def check_model(self, name: str | None, *, strict: bool = False) -> None:
+        """Another name means this model too, unless names are to be taken at their word."""
+        if name and name not in self.model_names and (strict or self.params.strict_model):
+            message = f"there is no model {name!r} here; this server has {self.model_name!r}"
+            raise ApiError(404, message, "not_found_error", param="model", extra={"code": "model_not_found"})
 
     async def status(self) -> Status:
         """Waits for the current step to end, beside the event loop."""

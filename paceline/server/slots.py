@@ -8,26 +8,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
 from paceline.process.base import SlotStatus, Status
 from paceline.server.errors import ApiError, not_supported
 from paceline.server.native_reply import settings_json
-from paceline.server.service import Service
-from paceline.server.text_request import TextRequest
+from paceline.server.service import Choice, Service
 
 FILE_NAME = re.compile(r"[\w][\w.+@ -]{0,254}")
 
 
 def slots_json(service: Service, status: Status, owner: bytes) -> list[dict[str, Any]]:
     """GET /slots. What a request asked for is shown to its owner."""
-    running = list(service.running)
-    wanted = {choice.generation.request.id: choice.wanted for choice in running if choice.owner == owner}
-    return [slot_json(service, slot, wanted.get(slot.request or -1)) for slot in status.slots]
+    running = {choice.generation.request.id: choice for choice in list(service.running) if choice.owner == owner}
+    return [slot_json(service, slot, running.get(slot.request or -1)) for slot in status.slots]
 
 
-def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) -> dict[str, Any]:
+def slot_json(service: Service, slot: SlotStatus, choice: Choice | None) -> dict[str, Any]:
     busy = slot.request is not None
-    n_max = wanted.max_tokens if wanted else None
+    n_max = choice.wanted.max_tokens if choice else None
+    timings = choice.generation.timings if choice else Timings()
     return {
         "id": slot.id,
         "id_task": slot.request if busy else -1,
@@ -35,12 +35,18 @@ def slot_json(service: Service, slot: SlotStatus, wanted: TextRequest | None) ->
         "n_tokens": slot.n_tokens,
         "speculative": bool(service.engine.info.drafters),
         "is_processing": busy,
-        **({"params": settings_json(wanted)} if wanted else {}),
-        "next_token": {
-            "has_next_token": busy,
-            "n_remain": -1 if n_max is None else n_max - slot.n_generated,
-            "n_decoded": slot.n_generated,
-        },
+        "n_prompt_tokens": slot.n_tokens - slot.n_generated,
+        "n_prompt_tokens_processed": timings.prompt_n,
+        "n_prompt_tokens_cache": timings.cache_n,
+        **({"params": settings_json(choice.wanted)} if choice else {}),
+        "next_token": [
+            {
+                "has_next_token": busy,
+                "has_new_line": choice is not None and choice.has_new_line,
+                "n_remain": -1 if n_max is None else n_max - slot.n_generated,
+                "n_decoded": slot.n_generated,
+            }
+        ],
     }
 
 

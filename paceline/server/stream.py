@@ -7,14 +7,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Protocol
 
 from fastapi import Request
 from starlette.responses import Response
 
+from paceline.engine.request import Timings
 from paceline.errors import EngineClosed, RequestError
 from paceline.generation import Chunk, Finish, Piece
+from paceline.server.endings import Ending
 from paceline.server.errors import Json
 from paceline.server.service import Choice
 from paceline.server.sse import PLAIN, ClientGone, EventStream, Wording, unless_gone
@@ -25,12 +26,14 @@ MAX_ENTRIES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of the engine added to one choice. The last step of a choice has its `finish`."""
+    """What one step of the engine added to one choice, or how far its prompt is read. The last step of a choice has
+    its `finish`."""
 
     index: int
     text: str = ""
     pieces: tuple[Piece, ...] = ()
     finish: Finish | None = None
+    progress: Timings | None = None
 
 
 class Reply(Protocol):
@@ -51,31 +54,12 @@ class Reply(Protocol):
         """The reply of a request that did not ask for a stream: a fold over its parts."""
 
 
-class Deadline:
-    """llama-server's t_max_predict_ms: so long after the first token, and not before a line is complete."""
-
-    def __init__(self, ms: int) -> None:
-        self._ms = ms
-        self._first: float | None = None
-        self._line = False
-        self.over = False
-
-    def passed(self, text: str) -> bool:
-        if not self._ms:
-            return False
-        now = perf_counter()
-        self._first = self._first or now
-        self._line = self._line or "\n" in text
-        self.over = self.over or (self._line and 1e3 * (now - self._first) > self._ms)
-        return self.over
-
-
 class Steps:
     """All choices of a request, each step as it comes. The first error ends them all."""
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         self._open = dict(enumerate(choices))
-        self._deadlines = [Deadline(choice.wanted.t_max_predict_ms) for choice in choices]
+        self._endings = [Ending(choice.wanted.t_max_predict_ms, choice.wanted.n_indent) for choice in choices]
 
     async def __aiter__(self) -> AsyncGenerator[Step, None]:
         """Who stops reading early closes the choices."""
@@ -94,15 +78,17 @@ class Steps:
 
     def _step(self, index: int, choice: Choice, chunk: Chunk) -> Step:
         choice.observe(chunk)
-        if self._deadlines[index].passed(chunk.text):
+        ending = self._endings[index]
+        text = ending.kept(chunk.text)
+        if ending.over:
             choice.generation.cancel()
-        return Step(index, chunk.text, chunk.pieces)
+        return Step(index, text, chunk.pieces, progress=chunk.progress)
 
     def _finish(self, index: int, finish: Finish) -> Finish:
-        """Nobody cancels an answer that is being read, but its deadline and the end of the server."""
+        """Nobody cancels an answer that is being read, but its ending and the end of the server."""
         if finish.reason != "cancelled":
             return finish
-        if not self._deadlines[index].over:
+        if not self._endings[index].over:
             raise EngineClosed("the server is shutting down")
         return Finish("length", finish.timings)
 

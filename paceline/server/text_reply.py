@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.generation import Piece
-from paceline.server.reply import BUILD, logprobs_json, new_id, pieces_json, timings_json, usage_json
+from paceline.server.reply import (
+    BUILD,
+    logprobs_json,
+    new_id,
+    pieces_json,
+    progress_json,
+    timings_json,
+    usage_json,
+)
 from paceline.server.service import Choice
 from paceline.server.sse import DONE
 from paceline.server.stream import Step
@@ -53,7 +61,8 @@ class TextReply:
         return DONE
 
     def _chunk(self, step: Step) -> dict[str, Any]:
-        echo, self._echoes[step.index] = self._echoes[step.index], ""
+        echo = "" if step.progress else self._echoes[step.index]
+        self._echoes[step.index] = self._echoes[step.index] if step.progress else ""
         text = echo + step.text
         self._n_chars[step.index] += len(echo)
         running = self.choices[step.index]
@@ -62,11 +71,13 @@ class TextReply:
             choice["logprobs"] = self._logprobs(step.index, step.pieces)
         self._n_chars[step.index] += len(step.text)
         chunk = {**self._head, "choices": [choice]}
+        if step.progress:
+            chunk["prompt_progress"] = progress_json(len(running.wanted.prompt), step.progress)
         if step.finish:
             choice["finish_reason"] = step.finish.reason
             chunk["timings"] = timings_json(step.finish.timings)
         elif running.wanted.timings_per_token:
-            chunk["timings"] = timings_json(running.generation.timings)
+            chunk["timings"] = timings_json(step.progress or running.generation.timings)
             chunk["paceline"] = pieces_json(step.pieces)
         return chunk
 

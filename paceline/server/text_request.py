@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from paceline.config import SamplingParams, SpeculativeParams
+from paceline.config import SAMPLER_LETTERS, SamplingParams, SpeculativeParams, sampler_name
 from paceline.drafters.names import canonical
 from paceline.engine.request import Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
-from paceline.server.errors import ApiError
-from paceline.server.schema import MAX_INPUTS, PromptField, PromptObject, SamplingBody
+from paceline.server.schema import MAX_INPUTS, MixedText, PromptField, PromptObject, SamplingBody
 
 BYTES_PER_TOKEN, MIN_TEXT = 64, 2**20
 RANDOM_SEED = 2**32 - 1
-SAMPLER_NAMES = {"temp": "temperature", "typical": "typ_p", "typical_p": "typ_p", "top_nsigma": "top_n_sigma"}
 SAMPLING_FIELDS = {f.name for f in fields(SamplingParams)} - {"logit_bias", "seed", "samplers", "dry_sequence_breakers"}
 
 
@@ -43,11 +41,14 @@ class TextRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
+    sampled_probs: bool = False
     grammar: Grammar | None = None
     cache_prompt: bool = True
     n_keep: int | None = None
     slot: int | None = None
     t_max_predict_ms: int = 0
+    n_indent: int = 0
+    return_progress: bool = False
     timings_per_token: bool = False
     stream: bool = False
 
@@ -65,6 +66,8 @@ class TextRequest:
             stop=self.stop,
             speculative=self.speculative,
             logprobs=self.n_logprobs,
+            sampled_probs=self.sampled_probs,
+            progress=self.return_progress,
             grammar=self.grammar,
             cache_prompt=self.cache_prompt,
             n_keep=self.n_keep,
@@ -84,6 +87,8 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         n_keep=body.n_keep,
         slot=None if body.id_slot in (None, -1) else body.id_slot,
         t_max_predict_ms=max(0, body.t_max_predict_ms or 0),
+        n_indent=max(0, body.n_indent or 0),
+        return_progress=bool(body.return_progress and body.stream),
         timings_per_token=bool(body.timings_per_token),
         stream=bool(body.stream),
     )
@@ -94,12 +99,22 @@ def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> 
     if body.seed is not None:
         given["seed"] = -1 if body.seed == RANDOM_SEED else body.seed
     if body.samplers is not None:
-        given["samplers"] = tuple(SAMPLER_NAMES.get(name, name) for name in body.samplers)
+        given["samplers"] = samplers_of(body.samplers)
     if body.dry_sequence_breakers is not None:
         given["dry_sequence_breakers"] = tuple(map(utf8, body.dry_sequence_breakers))
     if body.logit_bias is not None:
         given["logit_bias"] = logit_bias_of(engine, body.logit_bias)
     return with_overrides(default, given)
+
+
+def samplers_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """A list of names, or llama-server's letters in a row."""
+    if not isinstance(given, str):
+        return tuple(map(sampler_name, given))
+    unknown = sorted(set(given) - set(SAMPLER_LETTERS))
+    if unknown:
+        raise ConfigError(f"no sampler has the letter {unknown[0]!r}; choose from {''.join(SAMPLER_LETTERS)}")
+    return tuple(SAMPLER_LETTERS[letter] for letter in given)
 
 
 def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[Any]]) -> dict[int, float]:
@@ -188,18 +203,22 @@ def prompts_of(engine: Engine, prompt: PromptField) -> list[list[int]]:
     return prompts
 
 
-def tokens_of(engine: Engine, parts: Sequence[Any]) -> list[int]:
+def tokens_of(engine: Engine, parts: Sequence[Any], *, special: bool = True, parse_special: bool = True) -> list[int]:
     """Texts and tokens in a row; what the model wants before a text comes before the first part only."""
-    if len(parts) > engine.n_ctx:
-        raise ContextFull(f"the prompt has {len(parts)} parts or tokens, a slot holds {engine.n_ctx}")
+    n, n_ctx = len(parts), engine.n_ctx
+    if n > n_ctx:
+        raise ContextFull(f"the prompt has {n} parts or tokens, a slot holds {n_ctx}", n, n_ctx)
     if sum(not isinstance(part, int) for part in parts) > MAX_INPUTS:
         raise PromptError(f"a prompt of more than {MAX_INPUTS} texts is too many; join them")
     tokens: list[int] = []
     for i, part in enumerate(parts):
         if isinstance(part, PromptObject):
+            if part.multimodal_data:
+                raise PromptError("this server reads text only; leave multimodal_data out")
             part = part.prompt_string
         if isinstance(part, str):
-            tokens += engine.tokenize(bounded(engine, part), special=i == 0)
+            text = bounded(engine, part)
+            tokens += engine.tokenize(text, special=special and i == 0, parse_special=parse_special)
         elif isinstance(part, int):
             tokens.append(part)
         else:
@@ -215,7 +234,7 @@ def bounded(engine: Engine, text: str) -> str:
     return text
 
 
-def check_model(name: str | None, known: Sequence[str]) -> None:
-    if name and name not in known:
-        message = f"there is no model {name!r} here; this server has {known[0]!r}"
-        raise ApiError(404, message, "not_found_error", param="model", extra={"code": "model_not_found"})
+def mixed_tokens(engine: Engine, given: MixedText, *, special: bool, parse_special: bool) -> list[int]:
+    """A text, or texts and tokens in a row."""
+    parts = [given] if isinstance(given, str) else given
+    return tokens_of(engine, parts, special=special, parse_special=parse_special)

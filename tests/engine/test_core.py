@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.base import Draft, DraftRequest
-from paceline.engine.request import Finished, Resume, Started, Timings
+from paceline.engine.request import Finished, Progressed, Resume, Started, Timings
 from paceline.errors import ContextFull, DecodeError, EngineFailed, NoNumbers, PromptError, RequestError
 from paceline.planner.fixed import FixedPolicy
 from tests.fakes import EOG, N_VOCAB, Client, FakeContext, Prophet, continuation, make_engine, run
@@ -332,6 +332,33 @@ def test_no_tokens_wanted_gives_none() -> None:
     run(make_engine(FakeContext()), client)
     assert client.tokens == []
     assert client.reason == "length"
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_prompt_can_be_read_for_later(exact: bool) -> None:
+    prompt = [i % 40 for i in range(70)]
+    context = FakeContext(exact=exact)
+    engine = make_engine(context)
+    run(engine, Client(prompt, max_tokens=0))
+    context.batches.clear()
+    client = Client([*prompt, 3, 4], max_tokens=5)
+    run(engine, client)
+    assert client.tokens == continuation([*prompt, 3, 4], 5)
+    last = client.events[-1]
+    assert isinstance(last, Finished)
+    assert last.timings.cache_n >= (64 if exact else 70)
+
+
+def test_how_far_a_prompt_is_read_is_told_who_asks() -> None:
+    prompt = [i % 40 for i in range(100)]
+    client, other = Client(prompt, max_tokens=3), Client(prompt, max_tokens=3)
+    client.active.request = replace(client.active.request, progress=True)
+    run(make_engine(FakeContext(n_ctx=512, n_seqs=2)), client, other)
+    told = [event.timings for event in client.events if isinstance(event, Progressed)]
+    assert told[0] == Timings()
+    assert [timings.prompt_n for timings in told] == sorted({timings.prompt_n for timings in told})
+    assert told[-1].prompt_n == 100
+    assert not any(isinstance(event, Progressed) for event in other.events)
 
 
 def test_a_slot_is_chosen_for_its_prefix_unless_nobody_is_to_look() -> None:

@@ -89,6 +89,10 @@ FILTERS: list[dict[str, Any]] = [
     {"dynatemp_range": 0.5},
     {"samplers": ("temperature", "top_k")},
     {"samplers": ("temperature", "min_p")},
+    {"samplers": ("top_k", "top_p", "infill"), "top_p": 0.9},
+    {"samplers": ("infill",)},
+    {"samplers": ("infill", "temperature"), "temperature": 0.0, "ignore_eos": True},
+    {"samplers": ("min_p", "adaptive_p"), "adaptive_target": 0.3, "min_p": 0.1},
     {"ignore_eos": True, "temperature": 0.0},
     {"ignore_eos": True, "logit_bias": {7: float("-inf")}},
     {"ignore_eos": True, "top_k": 0, "top_p": 1.0, "min_p": 0.1},
@@ -210,3 +214,52 @@ def test_at_least_leaves_forbidden_tokens_out() -> None:
     row = np.full(50_000, -np.inf, np.float32)
     row[[3, 40_000]] = 1.0
     assert sorted(at_least(row, 40).tolist()) == [3, 40_000]
+
+
+INFILL: dict[str, Any] = {"samplers": ("top_k", "infill"), "seed": 1}
+
+
+def test_infill_ends_rather_than_guesses(vocab: Vocab) -> None:
+    """Where no token stands out it ends the text; one that does is taken, and its beginning counts for it."""
+    flat = np.zeros(vocab.n_tokens, np.float32)
+    assert Sampler(vocab, SamplingParams(**INFILL), 512).sample(flat, 0) in vocab.eog
+    clear = flat.copy()
+    clear[[*vocab.eog]] = -20.0
+    clear[65] = 9.0
+    assert Sampler(vocab, SamplingParams(**INFILL), 512).sample(clear, 0) == 65
+
+
+def test_infill_does_not_end_what_must_go_on(vocab: Vocab) -> None:
+    row = np.zeros(vocab.n_tokens, np.float32)
+    row[65] = 0.1
+    assert Sampler(vocab, SamplingParams(ignore_eos=True, **INFILL), 512).sample(row, 0) == 65
+    mask = np.zeros(vocab.n_tokens, np.bool_)
+    mask[[66, 67, 68, 69, 70, 71]] = True
+    assert mask[Sampler(vocab, SamplingParams(**INFILL), 512).sample(row, 0, mask)]
+
+
+def test_adaptive_p_follows_its_target(vocab: Vocab) -> None:
+    """Of a likely and a middling token the one near the target comes more than it would."""
+    row = np.full(vocab.n_tokens, -30.0, np.float32)
+    row[[5, 6, 7]] = np.log([0.65, 0.3, 0.05])
+
+    def n_middling(target: float) -> int:
+        options: dict[str, Any] = {"samplers": ("top_k", "adaptive_p"), "top_k": 3, "adaptive_target": target}
+        sampler = Sampler(vocab, SamplingParams(seed=4, **options), 512)
+        return [sampler.sample(row, i) for i in range(300)].count(6)
+
+    assert n_middling(0.9) < n_middling(-1.0) < n_middling(0.3)
+
+
+def test_what_a_token_was_drawn_from(vocab: Vocab) -> None:
+    row = logits(vocab, 8)
+    sampler = Sampler(vocab, SamplingParams(temperature=0.7, top_k=4, top_p=1.0, min_p=0.0, seed=2), 512)
+    sampler.watch(3)
+    tokens = [sampler.sample(row, i) for i in range(20)]
+    likeliest = np.argsort(-row)[:4]
+    p = np.exp(row[likeliest] / 0.7)
+    expected = dict(zip(likeliest.tolist(), np.log(p / p.sum()).tolist(), strict=True))
+    for position, token in enumerate(tokens):
+        logprob, top = sampler.chances(position)
+        assert logprob == pytest.approx(expected[token], abs=1e-5)
+        assert [token for token, _ in top] == likeliest[:3].tolist()

@@ -48,6 +48,16 @@ def test_a_text_and_its_tokens_are_the_same(server: Live) -> None:
     assert by_text == by_tokens
 
 
+def test_its_tokens_are_counted(server: Live) -> None:
+    def n_read() -> float:
+        totals = server.service.metrics.totals
+        return totals["prompt_n"]
+
+    before = n_read()
+    n = server.post("/v1/embeddings", input=["hello", "a longer text"]).json()["usage"]["prompt_tokens"]
+    assert n_read() == before + n
+
+
 def test_llama_server_s_own_address(server: Live) -> None:
     whole = server.post("/v1/embeddings", input="hello").json()["data"][0]["embedding"]
     assert server.post("/embedding", content="hello").json() == [{"index": 0, "embedding": [whole]}]

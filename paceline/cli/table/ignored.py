@@ -106,7 +106,6 @@ REPORTING = [
     bare("--offline", "no network; never used here", env="LLAMA_ARG_OFFLINE"),
     bare("--reuse-port", "share the port", env="LLAMA_ARG_REUSE_PORT"),
     valued("--sse-ping-interval", "pings in quiet streams", env="LLAMA_ARG_SSE_PING_INTERVAL"),
-    valued("--tags", "labels of the model", env="LLAMA_ARG_TAGS"),
     valued("--sleep-idle-seconds", "unload when idle"),
     bare("--mmproj-auto", "image encoder found by itself", off="--no-mmproj --no-mmproj-auto"),
 ]
@@ -119,8 +118,6 @@ CHANGES_THE_ANSWER = [
     refused("--override-kv", "changed model metadata"),
     refused("-mm --mmproj", "images as input", env="LLAMA_ARG_MMPROJ"),
     refused("--image --audio --video", "media as input"),
-    refused("--adaptive-target", "adaptive-p sampling"),
-    refused("--adaptive-decay", "adaptive-p sampling"),
     refused("--rope-scaling", "stretched positions", env="LLAMA_ARG_ROPE_SCALING_TYPE"),
     refused("--rope-scale", "stretched positions", env="LLAMA_ARG_ROPE_SCALE"),
     refused("--rope-freq-base", "stretched positions", env="LLAMA_ARG_ROPE_FREQ_BASE"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
+from paceline.config import SAMPLER_LETTERS, SAMPLER_ORDER
 
 
 def number(names: str, field: str, help: str, env: str = "") -> Flag:
@@ -46,6 +47,8 @@ COMMON = [
     count("--mirostat", "mirostat", "hold the surprise of the text steady: 1 or 2 is the version; 0 = off"),
     number("--mirostat-lr", "mirostat_eta", "how fast mirostat corrects itself"),
     number("--mirostat-ent", "mirostat_tau", "the surprise mirostat aims at"),
+    number("--adaptive-target", "adaptive_target", "with adaptive_p in --samplers: draw tokens near this probability"),
+    number("--adaptive-decay", "adaptive_decay", "how long adaptive_p remembers what was drawn"),
 ]
 
 PENALTIES = [
@@ -112,7 +115,7 @@ PENALTIES = [
         kind=Kind.LIST,
         metavar="LETTERS",
         convert=values.sampler_letters,
-        default="".join(values.SAMPLER_LETTERS),
+        default="".join(letter for letter, name in SAMPLER_LETTERS.items() if name in SAMPLER_ORDER),
         help="--samplers, one letter each",
     ),
 ]
