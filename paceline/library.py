@@ -28,7 +28,7 @@ from paceline.config import (
     resolve_seed,
 )
 from paceline.drafters.names import canonical
-from paceline.engine.request import Event, Failed, Finished, Grammar, Request, Tokens
+from paceline.engine.request import Bounds, Event, Failed, Finished, Grammar, Request, Tokens
 from paceline.engine.stats import DrafterStats
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PromptError, QueueFull
@@ -187,6 +187,8 @@ class Engine:
         speculative: SpeculativeParams | Mapping[str, Any] | None = None,
         logprobs: int | None = None,
         grammar: Grammar | None = None,
+        bounds: Bounds | None = None,
+        spelled: Sequence[int] = (),
         cache_prompt: bool = True,
         slot: int | None = None,
         group: int | None = None,
@@ -194,8 +196,9 @@ class Engine:
     ) -> Generation:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
-        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. Generations of one `group` end with the
-        first of them that is done.
+        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`, from the start on or as `bounds` say.
+        Control tokens in `spelled` are part of the text. Generations of one `group` end with the first of them that is
+        done.
         """
         sampling = with_overrides(sampling or SamplingParams(), overrides)
         request = Request(
@@ -207,6 +210,8 @@ class Engine:
             stop=checked_stops(stop),
             n_logprobs=logprobs,
             grammar=grammar,
+            bounds=bounds,
+            spelled=tuple(spelled),
             cache_prompt=cache_prompt,
             slot=slot,
             group=group,

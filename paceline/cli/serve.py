@@ -20,7 +20,7 @@ log = logging.getLogger("paceline")
 
 
 def main(parsed: Parsed) -> int:
-    params = ServerParams(**parsed.under("server"))
+    params = ServerParams(verbose=bool(parsed.values.get("log.verbose")), **parsed.under("server"))
     settings = build.settings(parsed)
     service = Service(settings, params, defaults_of(parsed, params))
     server = Server(service)

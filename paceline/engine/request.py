@@ -127,6 +127,21 @@ class Grammar(msgspec.Struct, frozen=True):
         return cls("lark", text)
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """Where a text's freedom ends. Thoughts stand between `start` and `end`; `opened`: the prompt has the start.
+    After `n_thoughts` tokens of them (-1: never) the tokens of `closing` come. The grammar begins after the first of
+    the texts in `after`, outside of thoughts; without any it begins where the thoughts end. With `lenient` a grammar
+    that cannot be compiled is left out."""
+
+    start: str = ""
+    end: str = ""
+    opened: bool = False
+    n_thoughts: int = -1
+    closing: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+    lenient: bool = False
+
+
 class Resume(msgspec.Struct, frozen=True):
     """What of a request is written already, by an engine that is no more: it is neither sampled nor emitted again."""
 
@@ -138,7 +153,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt to continue.
 
     `submitted` is its time on the clock of this machine (`perf_counter`), the same in all its processes. Requests of
-    one `group` end with the first of them that is done.
+    one `group` end with the first of them that is done. `spelled` are control tokens that are part of the text.
     """
 
     id: int
@@ -149,6 +164,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
     grammar: Grammar | None = None
+    bounds: Bounds | None = None
+    spelled: tuple[int, ...] = ()
     adapter: str | None = None
     cache_prompt: bool = True
     slot: int | None = None

@@ -37,6 +37,9 @@ class ServerParams:
     cache_prompt: bool = True
     embeddings: bool = False
     reasoning_format: str = "auto"
+    reasoning_budget: int = -1
+    reasoning_budget_message: str = ""
+    verbose: bool = False
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
@@ -63,6 +66,7 @@ class ServerParams:
         check(given is None or (bool(given) and all(given)), "--api-key is empty; give a key, or leave the flag out")
         both = bool(self.ssl_key_file) == bool(self.ssl_cert_file)
         check(both, "https needs both --ssl-key-file and --ssl-cert-file")
+        check_range("the reasoning budget", self.reasoning_budget, -1, 2**31 - 1)
         names = ", ".join(REASONING_FORMATS)
         check(self.reasoning_format in REASONING_FORMATS, f"reasoning format {self.reasoning_format!r}: {names}")
         check(not (self.chat_template and self.chat_template_file), "two chat templates are given; which one is it?")

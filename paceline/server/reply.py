@@ -13,7 +13,8 @@ from paceline.generation import Piece
 from paceline.server.service import Choice
 from paceline.text.vocabulary import Vocabulary
 
-BUILD = f"paceline-{__version__}"
+BUILD = f"b{__version__}-paceline"
+"""Clients look for the b of llama.cpp's builds."""
 
 
 def new_id(prefix: str) -> str:
@@ -40,6 +41,12 @@ def timings_json(timings: Timings) -> dict[str, Any]:
 
 def per(ms: float, n: int) -> float:
     return round(ms / n, 3) if n else 0.0
+
+
+def progress_json(n_prompt: int, timings: Timings) -> dict[str, Any]:
+    """llama-server's `prompt_progress`: tokens in all, those reused, those done."""
+    n_done = timings.cache_n + timings.prompt_n
+    return {"total": n_prompt, "cache": timings.cache_n, "processed": n_done, "time_ms": round(timings.prompt_ms)}
 
 
 def drafter_json(stats: DrafterStats) -> dict[str, Any]:

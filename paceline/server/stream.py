@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from fastapi import Request
 from starlette.responses import Response
 
+from paceline.engine.request import Timings
 from paceline.errors import EngineClosed, RequestError
 from paceline.generation import Chunk, Finish, Piece
 from paceline.server.errors import Json
@@ -25,12 +26,14 @@ MAX_ENTRIES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of the engine added to one choice. The last step of a choice has its `finish`."""
+    """What one step of the engine added to one choice, or how far its prompt is read. The last step of a choice has
+    its `finish`."""
 
     index: int
     text: str = ""
     pieces: tuple[Piece, ...] = ()
     finish: Finish | None = None
+    progress: Timings | None = None
 
 
 class Reply(Protocol):

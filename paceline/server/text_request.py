@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.config import SamplingParams, SpeculativeParams
 from paceline.drafters.names import canonical
-from paceline.engine.request import Grammar
+from paceline.engine.request import Bounds, Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
@@ -44,6 +44,8 @@ class TextRequest:
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
     grammar: Grammar | None = None
+    bounds: Bounds | None = None
+    spelled: tuple[int, ...] = ()
     cache_prompt: bool = True
     slot: int | None = None
     t_max_predict_ms: int = 0
@@ -65,6 +67,8 @@ class TextRequest:
             speculative=self.speculative,
             logprobs=self.n_logprobs,
             grammar=self.grammar,
+            bounds=self.bounds,
+            spelled=self.spelled,
             cache_prompt=self.cache_prompt,
             slot=self.slot,
         )
