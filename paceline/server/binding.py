@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from paceline.engine.request import Bounds, Grammar
 from paceline.errors import ConfigError
@@ -35,12 +37,14 @@ def binding_of(service: Service, body: ChatBody, conversation: Conversation, sty
         return Binding(forced_calls(service, body, style, conversation.prompt, tools), used(bounds))
     grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
     if grammar:
-        return Binding(grammar, replace(bounds, after=("<|message|>",)) if style.harmony else used(bounds))
+        return Binding(
+            grammar, msgspec.structs.replace(bounds, after=("<|message|>",)) if style.harmony else used(bounds)
+        )
     form = form_of(style, service.template.source)
     if tools and form.openers[0] and not style.harmony:
         marks, opener, parallel = service.marks(style), form.openers[0], body.parallel_tool_calls is not False
         source = call_grammar(form, tools, marks.spell, parallel=parallel, opened=opener)
-        return Binding(Grammar.lark(source), replace(bounds, after=(opener,), lenient=True))
+        return Binding(Grammar.lark(source), msgspec.structs.replace(bounds, after=(opener,), lenient=True))
     return Binding(None, used(bounds))
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paceline.text.arguments import types_of
+from paceline.text.arguments import dumps, types_of
 from paceline.text.formats import BARE, LLAMA3, CallFormat, Style
 from paceline.text.schemas import closed
 from paceline.text.tools import Tool
@@ -134,17 +134,22 @@ class CallGrammar:
     def _argument(self, key: str, schema: Any, definitions: Mapping[str, Any]) -> str:
         tags = self._form.tags
         assert tags
-        attributes = [f"/{tags.attributes}/"] if tags.attributes else []
-        pad = '"\\n"' if tags.padded else ""
-        head = [self.literal(tags.key[0]), quoted(key), *attributes, self.literal(tags.key[1])]
-        value, end = self.literal(tags.value[0]), tags.value[1].replace("{key}", key)
+        attributes = f"/{tags.attributes}/" if tags.attributes else ""
+        gap, pad = "WS" if tags.value[0] else "", "\n" if tags.padded else ""
+        head = [self.literal(tags.key[0]), quoted(key), attributes, self.literal(tags.key[1]), gap]
+        value = self._value(schema, definitions, pad + tags.value[1].replace("{key}", key))
+        return " ".join([*head, self.literal(tags.value[0]), quoted(pad) if pad else "", value])
+
+    def _value(self, schema: Any, definitions: Mapping[str, Any], end: str) -> str:
+        """One of those that are named, any text where it may be a string, else JSON; and the mark after it."""
+        values = schema.get("enum") if isinstance(schema, Mapping) else None
+        if isinstance(values, list) and values:
+            texts = [value if isinstance(value, str) else dumps(value) for value in values]
+            return f"({' | '.join(map(quoted, texts))}) {self.literal(end)}"
         types = types_of(schema)
         if "string" in types or not types:
-            return " ".join(
-                [*head, "WS" if tags.value[0] else "", value, pad, self._text(("\n" if tags.padded else "") + end)]
-            )
-        inner = {**schema, **definitions} if isinstance(schema, Mapping) else schema
-        return " ".join([*head, "WS" if tags.value[0] else "", value, pad, json_rule(inner), pad, self.literal(end)])
+            return self._text(end)
+        return f"{json_rule({**schema, **definitions})} {self.literal(end)}"
 
     def _text(self, end: str) -> str:
         """Any text up to the mark."""

@@ -38,7 +38,10 @@ XML_FAR = '<function=walk>\n<parameter=to>\na <b> "c"\n</parameter>\n<parameter=
 SEED = "<seed:tool_call>\n<function=walk>\n<parameter=to>the sea</parameter>\n</function>\n</seed:tool_call>"
 MINIMAX = '<invoke name="walk">\n<parameter name="to">the sea</parameter>\n</invoke>'
 MINIMAX_PACK = '<invoke name="pack">\n<parameter name="things">["map", "tea"]</parameter>\n</invoke>'
-DSML = '<｜DSML｜invoke name="walk">\n<｜DSML｜parameter name="to" string="true">the sea</｜DSML｜parameter>\n</｜DSML｜invoke>'
+DSML = (
+    '<｜DSML｜invoke name="walk">\n'
+    '<｜DSML｜parameter name="to" string="true">the sea</｜DSML｜parameter>\n</｜DSML｜invoke>'
+)
 GLM = "<tool_call>walk\n<arg_key>to</arg_key>\n<arg_value>the sea</arg_value>\n</tool_call>"
 GLM_FLAT = "<tool_call>rest</tool_call>"
 KIMI = '<|tool_call_begin|>functions.walk:0<|tool_call_argument_begin|>{"to": "the sea"}<|tool_call_end|>'
@@ -51,12 +54,18 @@ M3 = (
     ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="walk">]<]minimax[>[<to>the sea]<]minimax[>[</to>'
     "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"
 )
-DEEPSEEK = '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>walk<｜tool▁sep｜>{"to": "the sea"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+DEEPSEEK = (
+    "<｜tool▁calls▁begin｜>"
+    '<｜tool▁call▁begin｜>walk<｜tool▁sep｜>{"to": "the sea"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+)
 DEEPSEEK_R1 = (
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>walk\n```json\n{"to": "the sea"}\n```'
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 )
-SOLAR = '<|tool_calls|><|tool_call:begin|>abcdefghij<|tool_call:name|>walk<|tool_call:args|>{"to": "the sea"}<|tool_call:end|>'
+SOLAR = (
+    "<|tool_calls|><|tool_call:begin|>abcdefghij"
+    '<|tool_call:name|>walk<|tool_call:args|>{"to": "the sea"}<|tool_call:end|>'
+)
 LIST = '[{"name": "walk", "arguments": {"to": "the sea"}}, {"name": "rest", "arguments": {}}]'
 COHERE = '[{"tool_call_id": "0", "tool_name": "walk", "parameters": {"to": "the sea"}}]'
 
