@@ -98,13 +98,14 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
     style = style_of(service.template.source)
-    tools = dialogue.offered_tools(body) if body.parse_tool_calls is not False else []
+    whole = service.params.skip_chat_parsing
+    tools = dialogue.offered_tools(body) if body.parse_tool_calls is not False and not whole else []
     binding = binding_of(service, body, conversation, style, tools)
     rules = Rules(
         style=style,
         tools=tuple(tools),
         prompt=conversation.prompt,
-        thoughts=thoughts_of(body, service.params.reasoning_format),
+        thoughts="kept" if whole else thoughts_of(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
         verbose=service.params.verbose if body.verbose is None else body.verbose,

@@ -39,6 +39,7 @@ class ServerParams:
     reasoning_format: str = "auto"
     reasoning_budget: int = -1
     reasoning_budget_message: str = ""
+    skip_chat_parsing: bool = False
     verbose: bool = False
     chat_template: str | None = None
     chat_template_file: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -230,6 +231,13 @@ def test_where_thoughts_go(thinking: Live) -> None:
     assert thoughts(ask(thinking, **body, reasoning_format="deepseek-legacy")) == ("hm", "<think>hm</think>Yes.")
     chunks = streamed(thinking, **body, reasoning_format="deepseek-legacy")
     assert not any("reasoning_content" in chunk["choices"][0]["delta"] for chunk in chunks)
+
+
+def test_a_server_that_takes_nothing_apart(thinking: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thinking.service, "params", replace(thinking.service.params, skip_chat_parsing=True))
+    text = '<think>hm</think><tool_call>{\\"name\\": \\"rest\\", \\"arguments\\": {}}</tool_call>'
+    reply = ask(thinking, tools=[REST], grammar=f'root ::= "{text}"')
+    assert thoughts(reply) == ("", text.replace("\\", ""))
 
 
 # -- shapes

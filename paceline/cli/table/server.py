@@ -210,6 +210,13 @@ REPORT = [
         help="thoughts apart from the answer (auto, deepseek), in it (none), or both (deepseek-legacy)",
     ),
     Flag(
+        names="--skip-chat-parsing",
+        off="--no-skip-chat-parsing",
+        sets="server.skip_chat_parsing",
+        env="LLAMA_ARG_SKIP_CHAT_PARSING",
+        help="leave thoughts and tool calls in the content, as the model writes them",
+    ),
+    Flag(
         names="--reasoning-budget",
         sets="server.reasoning_budget",
         kind=Kind.INT,
