@@ -140,6 +140,12 @@ MINIMAX_M3 = CallFormat(
 )
 GLM_TAGS = Tags(("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>"))
 GLM = CallFormat(("<tool_call>", "</tool_call>"), name_end="\n", tags=GLM_TAGS)
+HUNYUAN = CallFormat(
+    ("<tool_call:opensource>", "</tool_call:opensource>"),
+    ("<tool_calls:opensource>", "</tool_calls:opensource>"),
+    name_end="<tool_sep:opensource>",
+    tags=Tags(("<arg_key:opensource>", "</arg_key:opensource>"), ("<arg_value:opensource>", "</arg_value:opensource>")),
+)
 MINICPM = CallFormat(
     ('<function name="', "</function>"), name_end='">', tags=Tags(('<param name="', '">'), ("", "</param>"))
 )
@@ -231,6 +237,8 @@ STYLES = (
     ),
     Style(("<seed:tool_call>",), (SEED,), ("<seed:think>", "</seed:think>")),
     Style(('<function name="', '<param name="'), (MINICPM,)),
+    Style(("HYTK = ':opensource'",), (HUNYUAN,), ("<think:opensource>", "</think:opensource>")),
+    Style(("<role>ASSISTANT</role>", "<arg_key>"), (GLM,), calls_end_thoughts=True),
     Style(("<arg_key>", "<tool_call>"), (GLM,)),
     Style(("<function=", "<parameter="), (QWEN_CODER,), calls_end_thoughts=True),
     Style(("<|tool_call:begin|>",), (SOLAR,), ("<|think|>", "<|end|>")),

@@ -230,7 +230,7 @@ def test_thoughts_come_apart(target: str) -> None:
         assert message["reasoning_content"] == "hm"
         assert message["content"] == "Yes."
         whole = server.post("/v1/chat/completions", **body, reasoning_format="none").json()["choices"][0]["message"]
-        assert whole["content"] == "hm \n</think>\n\nYes."
+        assert whole["content"] == "<think>hm \n</think>\n\nYes."
         off = server.post("/v1/chat/completions", **body, chat_template_kwargs={"thinking": False}).json()
         assert off["choices"][0]["message"]["content"] == "hm \n</think>\n\nYes."
 

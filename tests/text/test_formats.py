@@ -90,6 +90,13 @@ FAMILIES: dict[str, tuple[str, str, list[Call]]] = {
     "deepseek v3.1": ("<｜tool▁call▁begin｜>", DEEPSEEK, [WALK]),
     "deepseek r1": ("<｜tool▁call▁begin｜>```json", DEEPSEEK_R1, [WALK]),
     "glm": ("<tool_call><arg_key>", f"{GLM}\n{GLM_FLAT}", [WALK, REST]),
+    "hunyuan": (
+        "HYTK = ':opensource'",
+        GLM.replace("walk\n", "walk<tool_sep>\n")
+        .replace(">", ":opensource>")
+        .join(["<tool_calls:opensource>\n", "\n</tool_calls:opensource>"]),
+        [WALK],
+    ),
     "minicpm": (
         '<function name="<param name="',
         '<function name="walk"><param name="to">the sea</param></function>',
