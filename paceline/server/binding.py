@@ -30,22 +30,28 @@ class Binding:
 def binding_of(service: Service, body: ChatBody, conversation: Conversation, style: Style, tools: Tools) -> Binding:
     """Of all that could bind the answer the one thing the request asks for, and the budget for thoughts."""
     check_formats(body, conversation)
-    bounds = bounds_of(service, body, style, conversation.prompt)
+    try:
+        return bound(service, body, conversation, style, tools)
+    except RecursionError:
+        raise ConfigError("a tool's parameters are nested too deeply") from None
+
+
+def bound(service: Service, body: ChatBody, conversation: Conversation, style: Style, tools: Tools) -> Binding:
+    bounds = bounds_of(service, body, style, conversation)
     if body.grammar:
         return Binding(service.grammars.of(body))
     if conversation.forced:
         return Binding(forced_calls(service, body, style, conversation.prompt, tools), used(bounds))
     grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
     if grammar:
-        return Binding(
-            grammar, msgspec.structs.replace(bounds, after=("<|message|>",)) if style.harmony else used(bounds)
-        )
+        after_header = msgspec.structs.replace(bounds, after=("<|message|>",))
+        return Binding(grammar, after_header if style.harmony else used(bounds))
     form = form_of(style, service.template.source)
     if tools and form.openers[0] and not style.harmony:
         marks, opener, parallel = service.marks(style), form.openers[0], body.parallel_tool_calls is not False
         source = call_grammar(form, tools, marks.spell, parallel=parallel, opened=opener)
         return Binding(Grammar.lark(source), msgspec.structs.replace(bounds, after=(opener,), lenient=True))
-    return Binding(None, used(bounds))
+    return Binding(None, bounds if bounds.n_thoughts >= 0 else None)
 
 
 def check_formats(body: ChatBody, conversation: Conversation) -> None:
@@ -56,7 +62,7 @@ def check_formats(body: ChatBody, conversation: Conversation) -> None:
         raise ConfigError("give one of response_format, grammar, json_schema and a forced tool_choice")
 
 
-def bounds_of(service: Service, body: ChatBody, style: Style, prompt: str) -> Bounds:
+def bounds_of(service: Service, body: ChatBody, style: Style, conversation: Conversation) -> Bounds:
     """Where the answer thinks, and for how long it may."""
     params = service.params
     given = (body.reasoning_budget_tokens, body.thinking_budget_tokens)
@@ -65,7 +71,8 @@ def bounds_of(service: Service, body: ChatBody, style: Style, prompt: str) -> Bo
     message = params.reasoning_budget_message if message is None else message
     closing = service.marks(style).tokens(message + style.think[1] + style.resumed) if budget >= 0 else ()
     start, end = style.think
-    return Bounds(start, end, style.opens_thoughts(prompt), budget, closing)
+    opened = conversation.thoughts_opened or style.opens_thoughts(conversation.prompt)
+    return Bounds(start, end, opened, budget, closing)
 
 
 def used(bounds: Bounds) -> Bounds | None:

@@ -32,19 +32,20 @@ ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a text is read: the family's style, the tools on offer, the prompt before it; `thoughts` come "apart" from
-    the content, stay "kept" in it, or "both"."""
+    """How a text is read: the family's style, the tools on offer, the prompt before it and whether that
+    has `opened` thoughts; `thoughts` come "apart" from the content, stay "kept" in it, or "both"."""
 
     style: Style = field(default_factory=lambda: style_of(""))
     tools: tuple[Tool, ...] = ()
     prompt: str = ""
+    opened: bool = False
     thoughts: str = "apart"
     logprobs: bool = False
     include_usage: bool = False
     verbose: bool = False
 
     def parser(self, thoughts: bool) -> AnswerParser:
-        return AnswerParser(self.style, self.tools, self.prompt, thoughts=thoughts)
+        return AnswerParser(self.style, self.tools, self.prompt, opened=self.opened, thoughts=thoughts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,13 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
         raise ConfigError("top_logprobs needs logprobs: true")
     style = style_of(service.template.source)
     whole = service.params.skip_chat_parsing
-    tools = dialogue.offered_tools(body) if body.parse_tool_calls is not False and not whole else []
+    tools = dialogue.offered_tools(body)
     binding = binding_of(service, body, conversation, style, tools)
     rules = Rules(
         style=style,
-        tools=tuple(tools),
+        tools=() if whole or body.parse_tool_calls is False else tuple(tools),
         prompt=conversation.prompt,
+        opened=conversation.thoughts_opened,
         thoughts="kept" if whole else thoughts_of(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),

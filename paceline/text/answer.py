@@ -29,13 +29,19 @@ class Said:
 
 
 class AnswerParser:
-    """Takes one answer apart. `prompt` is what came before it; without `thoughts` they stay in the content as they are,
-    without tools calls do."""
+    """Takes one answer apart. `prompt` is what came before it; `opened`: it ends within thoughts. Without `thoughts`
+    they stay in the content as they are, without tools calls do."""
 
     def __init__(
-        self, style: Style = PLAIN_STYLE, tools: Sequence[Tool] = (), prompt: str = "", *, thoughts: bool = True
+        self,
+        style: Style = PLAIN_STYLE,
+        tools: Sequence[Tool] = (),
+        prompt: str = "",
+        *,
+        opened: bool = False,
+        thoughts: bool = True,
     ) -> None:
-        opened = style.opens_thoughts(prompt)
+        opened = opened or style.opens_thoughts(prompt)
         self._channels = Channels() if style.harmony else None
         formats = (*style.calls, *USUAL) if tools else ()
         ends = [mark for form in style.calls for mark in form.openers] if tools and style.calls_end_thoughts else []
@@ -45,7 +51,9 @@ class AnswerParser:
         self._thoughts = thoughts
         dropped = [mark for mark in style.dropped if thoughts or style.think[1] not in mark]
         self._tools = ToolParser(tools, formats, dropped) if tools or dropped else None
-        self._tag = prompt[prompt.rfind(style.think[0].rstrip()) :] if opened and not thoughts else ""
+        self._tag = (
+            "" if thoughts or not style.opens_thoughts(prompt) else prompt[prompt.rfind(style.think[0].rstrip()) :]
+        )
         if self._tools and style.prompted and prompt.endswith(style.prompted):
             self._tools.push(style.prompted)
 

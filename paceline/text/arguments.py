@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+MAX_DEPTH = 16
 GEMMA_QUOTE = '<|"|>'
 _KEY = re.compile(r"([{,]\s*)([A-Za-z_][\w.\-]*)\s*:")
 _GEMMA_CALL = re.compile(r"\s*([^\s{]+)\s*(\{.*\})\s*", re.DOTALL)
@@ -109,9 +110,9 @@ def dumps(value: Any) -> str:
 # -- values between tags
 
 
-def types_of(schema: object) -> frozenset[str]:
-    """The JSON types a schema allows, as far as it says so; empty where anything may come."""
-    if not isinstance(schema, Mapping):
+def types_of(schema: object, depth: int = 0) -> frozenset[str]:
+    """The JSON types a schema allows, as far as it says so plainly; empty where anything may come."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return frozenset()
     given = schema.get("type")
     if isinstance(given, str):
@@ -121,7 +122,7 @@ def types_of(schema: object) -> frozenset[str]:
     if isinstance(schema.get("enum"), list):
         return frozenset(type_name(each) for each in schema["enum"])
     parts = schema.get("anyOf", schema.get("oneOf"))
-    found = [types_of(part) for part in parts] if isinstance(parts, list) else []
+    found = [types_of(part, depth + 1) for part in parts] if isinstance(parts, list) else []
     return frozenset().union(*found) if all(found) else frozenset()
 
 

@@ -159,6 +159,22 @@ def test_a_schema_that_cannot_be_held_to_does_not_stop_a_chat(tiny: Live) -> Non
     assert refused.status_code == 400
 
 
+def test_a_schema_without_end(tiny: Live) -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(150):
+        deep = {"anyOf": [{"type": "object", "properties": {"a": deep}}]}
+    tool = {
+        "type": "function",
+        "function": {"name": "deep", "parameters": {"type": "object", "properties": {"a": deep}}},
+    }
+    for family in ("<tool_call>", "<tool_call><function=<parameter="):
+        with template(tiny, TEMPLATE + f"{{# {family} #}}"):
+            for choice in ("auto", "required"):
+                body = {"messages": HELLO, "tools": [tool], "tool_choice": choice, "max_tokens": 2}
+                assert tiny.post("/v1/chat/completions", **body).status_code in (200, 400)
+    assert ask(tiny, max_tokens=1)["choices"]
+
+
 def test_control_tokens_are_text_where_they_are_spelled(talking: Live) -> None:
     engine = talking.service.engine
     (start,) = engine.tokenize("<|im_start|>", special=False)
