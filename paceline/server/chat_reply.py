@@ -33,7 +33,8 @@ ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How a text is read: the family's style, the tools on offer, the prompt before it and whether that
-    has `opened` thoughts; `thoughts` come "apart" from the content, stay "kept" in it, or "both"."""
+    has `opened` thoughts; `thoughts` come "apart" from the content, stay "kept" in it, or "both". What was `begun` at
+    the prompt's end is read before the text, and said again with `echo`."""
 
     style: Style = field(default_factory=lambda: style_of(""))
     tools: tuple[Tool, ...] = ()
@@ -43,9 +44,12 @@ class Rules:
     logprobs: bool = False
     include_usage: bool = False
     verbose: bool = False
+    begun: str = ""
+    echo: bool = True
 
     def parser(self, thoughts: bool) -> AnswerParser:
-        return AnswerParser(self.style, self.tools, self.prompt, opened=self.opened, thoughts=thoughts)
+        before = self.prompt.removesuffix(self.begun)
+        return AnswerParser(self.style, self.tools, before, opened=self.opened, thoughts=thoughts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class Reader:
     def __init__(self, rules: Rules) -> None:
         self._parser = rules.parser(thoughts=rules.thoughts == "apart")
         self._thoughts = rules.parser(thoughts=True) if rules.thoughts == "both" else None
+
+    def begin(self, index: int, text: str) -> Delta:
+        """Reads what the prompt has of the answer."""
+        said = self._said(Step(index, text))
+        return Delta(index, said.content, said.reasoning, said.calls)
 
     def read(self, step: Step) -> Delta:
         said = self._said(step)
@@ -116,6 +125,8 @@ class ChatReply:
         if step.index not in self._begun:
             self._begun.add(step.index)
             parts.append(self._chunk(step.index, {"role": "assistant", "content": None}))
+            begun = self._readers[step.index].begin(step.index, self._rules.begun)
+            parts += [self._added(begun)] if self._rules.echo and not begun.empty else []
         if step.progress:
             n_prompt = len(self.choices[step.index].wanted.prompt)
             return [*parts, {**self._chunk(step.index, {}), "prompt_progress": progress_json(n_prompt, step.progress)}]

@@ -14,7 +14,6 @@ from paceline.server.service import Choice
 from paceline.text.vocabulary import Vocabulary
 
 BUILD = f"b{__version__}-paceline"
-"""Clients look for the b of llama.cpp's builds."""
 
 
 def new_id(prefix: str) -> str:

@@ -13,8 +13,10 @@ import pydantic
 import pytest
 
 from paceline.engine.request import Bounds, Grammar
+from paceline.server.chat_reply import Reader, Rules
 from paceline.server.marks import Marks
 from paceline.server.params import ServerParams
+from paceline.server.stream import Step
 from paceline.text.call_grammar import call_grammar
 from paceline.text.formats import CallFormat, Style
 from tests.server.live import Live, live, settings
@@ -283,3 +285,11 @@ def test_every_chunk_of_a_stream_has_its_logprobs(tiny: Live) -> None:
 def test_budgets_are_checked(tiny: Live) -> None:
     refused: httpx.Response = tiny.post("/v1/chat/completions", messages=HELLO, reasoning_budget_tokens=-2)
     assert refused.status_code == 400
+
+
+def test_what_was_begun_is_part_of_the_answer() -> None:
+    rules = Rules(prompt="Go.\n<think>hm", begun="<think>hm")
+    reader = Reader(rules)
+    begun = reader.begin(0, rules.begun)
+    more = reader.read(Step(0, " hm</think>Yes."))
+    assert (begun.reasoning, more.reasoning, more.content) == ("hm", " hm", "Yes.")
