@@ -92,7 +92,7 @@ class ToolParser:
         text = self._held.lstrip()
         if not text or any(mark.startswith(text) for mark in self._marks) or text == "[":
             return []
-        bare = text[0] in "{[" and not any(text.startswith(mark) for mark in self._marks)
+        bare = self._tools and text[0] in "{[" and not any(text.startswith(mark) for mark in self._marks)
         if bare and text.lstrip("[" + SPACE)[:1] in ("{", ""):
             if text.lstrip("[" + SPACE):
                 self._open(BARE, "", self._held)

@@ -271,6 +271,10 @@ def test_thoughts_that_stay_have_the_tag_of_the_prompt() -> None:
     assert read("", ["hm</think>Yes."], "Hello <think>\n").reasoning == "hm"
 
 
+def test_json_is_not_held_back_where_there_are_no_tools() -> None:
+    assert AnswerParser(style_of("<|START_ACTION|>")).push('{"a": ').content == '{"a": '
+
+
 def test_strings_are_passed_on_as_they_come() -> None:
     parser = AnswerParser(style_of("<tool_call><function=<parameter="), TOOLS)
     parser.push("<tool_call><function=walk><parameter=to>\n")
