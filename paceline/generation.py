@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paceline.engine.request import Emitted, Event, Failed, Progressed, Request, Started, Timings, Token
 from paceline.errors import named
 from paceline.text.stops import TextStream
-from paceline.text.vocabulary import Vocabulary
+from paceline.text.vocabulary import Vocabulary, spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Generation:
         self.slot = -1
         self.timings = Timings()
         self._cancel = cancel
-        self._stream = TextStream(vocabulary.piece, request.stop)
+        self._stream = TextStream(spelling(vocabulary, request.spelled), request.stop)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Event | None = None

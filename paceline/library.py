@@ -29,7 +29,7 @@ from paceline.config import (
     resolve_seed,
 )
 from paceline.drafters.names import canonical
-from paceline.engine.request import Event, Failed, Finished, Grammar, Request, Tokens
+from paceline.engine.request import Bounds, Event, Failed, Finished, Grammar, Request, Tokens
 from paceline.engine.stats import DrafterStats
 from paceline.engine.worker import WORKER
 from paceline.errors import CannotWrite, ConfigError, PromptError, QueueFull
@@ -196,6 +196,8 @@ class Engine:
         sampled_probs: bool = False,
         progress: bool = False,
         grammar: Grammar | None = None,
+        bounds: Bounds | None = None,
+        spelled: Sequence[int] = (),
         cache_prompt: bool = True,
         n_keep: int | None = None,
         slot: int | None = None,
@@ -204,8 +206,9 @@ class Engine:
     ) -> Generation:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
-        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. `logprobs` are the model's own, with
-        `sampled_probs` those that the filters left. With `progress` chunks tell how far the prompt is read.
+        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`, from the start on or as `bounds` say.
+        Control tokens in `spelled` are part of the text. `logprobs` are the model's own, with `sampled_probs` those
+        that the filters left. With `progress` chunks tell how far the prompt is read.
         Generations of one `group` end with the first of them that is done. `n_keep` tokens of the prompt stay when the
         context shifts, where it does.
         """
@@ -221,6 +224,8 @@ class Engine:
             sampled_probs=sampled_probs,
             progress=progress,
             grammar=grammar,
+            bounds=bounds,
+            spelled=tuple(spelled),
             cache_prompt=cache_prompt,
             n_keep=n_keep,
             slot=slot,

@@ -22,7 +22,8 @@ log = logging.getLogger("paceline")
 
 
 def main(parsed: Parsed) -> int:
-    params = vertex.configured(ServerParams(**parsed.under("server")), os.environ)
+    params = ServerParams(verbose=bool(parsed.values.get("log.verbose")), **parsed.under("server"))
+    params = vertex.configured(params, os.environ)
     settings = build.settings(parsed)
     service = Service(settings, params, defaults_of(parsed, params))
     server = Server(service)

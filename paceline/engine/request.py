@@ -134,6 +134,21 @@ class Grammar(msgspec.Struct, frozen=True):
         return cls("lark", text)
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """Where a text's freedom ends. Thoughts stand between `start` and `end`; `opened`: the prompt has the start.
+    After `n_thoughts` tokens of them (-1: never) the tokens of `closing` come. The grammar begins after the first of
+    the texts in `after`, outside of thoughts; without any it begins where the thoughts end. With `lenient` a grammar
+    that cannot be compiled is left out."""
+
+    start: str = ""
+    end: str = ""
+    opened: bool = False
+    n_thoughts: int = -1
+    closing: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+    lenient: bool = False
+
+
 class Resume(msgspec.Struct, frozen=True):
     """What of a request is written already, by an engine that is no more: it is neither sampled nor emitted again."""
 
@@ -146,6 +161,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `submitted` is its time on the clock of this machine (`perf_counter`), the same in all its processes. Requests of
     one `group` end with the first of them that is done. With `sampled_probs` probabilities are those the filters left.
+    `spelled` are control tokens that are part of the text.
     """
 
     id: int
@@ -158,6 +174,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampled_probs: bool = False
     progress: bool = False
     grammar: Grammar | None = None
+    bounds: Bounds | None = None
+    spelled: tuple[int, ...] = ()
     adapter: str | None = None
     cache_prompt: bool = True
     n_keep: int | None = None

@@ -11,13 +11,14 @@ from typing import Any
 from paceline.config import Settings
 from paceline.drafters.base import Drafter
 from paceline.engine.active import ActiveRequest
+from paceline.engine.constrained import GrammarState
 from paceline.engine.core import Core
 from paceline.engine.drafting import Drafting
 from paceline.engine.loop import EngineLoop
 from paceline.engine.request import Event, Failed, Finished, Request
 from paceline.engine.slot import Slot
 from paceline.engine.warmup import IdleMeasuring, Measurement
-from paceline.errors import CannotWrite, ContextFull, PacelineError, RequestError
+from paceline.errors import CannotWrite, ConfigError, ContextFull, PacelineError, RequestError
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
 from paceline.llama.templates import apply_template, builtin_templates
@@ -25,8 +26,10 @@ from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, Sl
 from paceline.process.embedding import EmbeddingEngine, Embeddings
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
+from paceline.text.guide import Guide
 from paceline.text.infill import fim_tokens
 from paceline.text.stops import stop_check
+from paceline.text.vocabulary import spelling
 
 log = logging.getLogger("paceline")
 
@@ -95,7 +98,7 @@ class LocalEngine:
     def submit(self, request: Request, on_event: OnEvent) -> None:
         """Compiles its grammar, which may take a while, and raises what is wrong with it."""
         self.core.limits.check(request)
-        grammar = self.grammars.matcher(request.grammar) if request.grammar else None
+        grammar = self._grammar(request)
         active = ActiveRequest(request, self._watched(request.id, on_event), self._stop(request), grammar)
         self._active[request.id] = active
         try:
@@ -105,7 +108,21 @@ class LocalEngine:
             raise
 
     def _stop(self, request: Request) -> Callable[[int], bool] | None:
-        return stop_check(self.vocabulary.piece, request.stop) if request.stop else None
+        pieces = spelling(self.vocabulary, request.spelled)
+        return stop_check(pieces, request.stop) if request.stop else None
+
+    def _grammar(self, request: Request) -> GrammarState | None:
+        """What the text is bound by, from its start or from some point on."""
+        bounds, matcher = request.bounds, None
+        try:
+            matcher = self.grammars.matcher(request.grammar) if request.grammar else None
+        except ConfigError as error:
+            if not bounds or not bounds.lenient:
+                raise
+            log.warning("tool calls are not held to their schemas: %s", error)
+        if not bounds:
+            return matcher
+        return Guide(bounds, spelling(self.vocabulary, request.spelled), self.vocabulary.n_tokens, matcher)
 
     def _watched(self, id: int, on_event: OnEvent) -> OnEvent:
         """Forgets the request with its last event."""

@@ -78,6 +78,11 @@ def variables(body: TemplateBody, defaults: Mapping[str, Any]) -> dict[str, Any]
     return given
 
 
+def source_for(template: Template, tools: Sequence[Any]) -> str:
+    """The text of the template that a chat with these tools is rendered by: it tells the family's formats."""
+    return (template.tool_source if tools else None) or template.source
+
+
 def echoes(body: ChatBody) -> bool:
     """Whether the answer says again what it continues; a stream that was asked to continue does not."""
     return bool(body.echo or not (body.stream and body.continue_final_message))

@@ -8,6 +8,7 @@ from typing import Any
 from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.server.schema import ResponseFormat, SamplingBody
+from paceline.text.schemas import closed
 
 ANY_OBJECT = {"type": "object"}
 
@@ -41,5 +42,8 @@ class Grammars:
         return self.json_schema(ANY_OBJECT if schema is None else schema)
 
     def json_schema(self, schema: Any) -> Grammar:
-        """As in llama-server, an empty schema stands for any object."""
-        return Grammar.json_schema(schema if schema or schema is False else ANY_OBJECT)
+        """As in llama-server, an empty schema stands for any object, and objects have the keys they name."""
+        try:
+            return Grammar.json_schema(closed(schema) if schema or schema is False else ANY_OBJECT)
+        except RecursionError:
+            raise ConfigError("the JSON schema is nested too deeply") from None

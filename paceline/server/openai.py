@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from paceline.engine.request import Grammar
 from paceline.errors import ConfigError
 from paceline.library import Engine
 from paceline.server import dialogue
+from paceline.server.binding import binding_of
 from paceline.server.body import BodyRoute
 from paceline.server.chat_reply import ChatReply, Rules
 from paceline.server.errors import Json, not_supported
@@ -22,6 +22,7 @@ from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_reply import TextReply
 from paceline.server.text_request import TextRequest, bounded, prompts_of, text_request
+from paceline.text.formats import style_of
 
 AnyBody = TypeVar("AnyBody", bound=SamplingBody)
 
@@ -43,6 +44,11 @@ def routes(service: Service) -> APIRouter:
     @router.post("/chat/completions", include_in_schema=False)
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         return await send(request, await begin_chat(service, request, chat_request, body, body.n or 1))
+
+    @router.post("/v1/chat/completions/input_tokens")
+    @router.post("/chat/completions/input_tokens", include_in_schema=False)
+    async def input_tokens(body: ChatBody) -> Response:
+        return Json({"object": "response.input_tokens", "input_tokens": await service.prepare(n_tokens, body)})
 
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
@@ -107,25 +113,43 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
     wanted = text_request(engine, body, engine.tokenize(bounded(engine, conversation.prompt)), service.defaults)
     if body.top_logprobs is not None and not body.logprobs:
         raise ConfigError("top_logprobs needs logprobs: true")
-    formats: list[object] = [body.grammar, body.json_schema, conversation.forced]
-    if body.response_format and body.response_format.type != "text":
-        formats.append(body.response_format)
-    if sum(form is not None for form in formats) > 1:
-        raise ConfigError("give one of response_format, grammar, json_schema and a forced tool_choice")
-    if conversation.forced:
-        grammar: Grammar | None = service.grammars.json_schema(conversation.forced)
-    else:
-        grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
+    whole = service.params.skip_chat_parsing
+    tools = dialogue.offered_tools(body)
+    style = style_of(dialogue.source_for(service.template, tools))
+    binding = binding_of(service, body, conversation, style, tools)
     rules = Rules(
-        names=conversation.names,
-        thoughts_opened=conversation.thoughts_opened,
+        style=style,
+        tools=() if whole or body.parse_tool_calls is False else tuple(tools),
+        prompt=conversation.prompt,
+        opened=conversation.thoughts_opened,
         begun=conversation.begun,
         echo=dialogue.echoes(body),
-        keep_thoughts=dialogue.keeps_thoughts(body, service.params.reasoning_format),
+        thoughts="kept" if whole else thoughts_of(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        verbose=service.params.verbose if body.verbose is None else body.verbose,
     )
-    return replace(wanted, grammar=grammar, n_logprobs=(body.top_logprobs or 0) if body.logprobs else None), rules
+    return replace(
+        wanted,
+        grammar=binding.grammar,
+        bounds=binding.bounds,
+        spelled=service.marks(style).spelled(tools=bool(tools)),
+        n_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+    ), rules
+
+
+def thoughts_of(body: ChatBody, default: str) -> str:
+    """llama-server's old way has them in the content, and apart as well in a reply that is not streamed."""
+    if not dialogue.keeps_thoughts(body, default):
+        return "apart"
+    form = body.reasoning_format or default
+    return "both" if form == "deepseek-legacy" and not body.stream else "kept"
+
+
+def n_tokens(service: Service, body: ChatBody) -> int:
+    """How many tokens the model would read."""
+    conversation = dialogue.converse(service.template, body, service.manner)
+    return len(service.engine.tokenize(bounded(service.engine, conversation.prompt)))
 
 
 def text_requests(service: Service, body: CompletionBody) -> tuple[list[TextRequest], list[str]]:

@@ -51,6 +51,10 @@ class ServerParams:
     predict_route: str | None = None
     health_route: str | None = None
     reasoning_format: str = "auto"
+    reasoning_budget: int = -1
+    reasoning_budget_message: str = ""
+    skip_chat_parsing: bool = False
+    verbose: bool = False
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
@@ -83,6 +87,7 @@ class ServerParams:
         check(given is None or (bool(given) and all(given)), "--api-key is empty; give a key, or leave the flag out")
         both = bool(self.ssl_key_file) == bool(self.ssl_cert_file)
         check(both, "https needs both --ssl-key-file and --ssl-cert-file")
+        check_range("the reasoning budget", self.reasoning_budget, -1, 2**31 - 1)
         names = ", ".join(REASONING_FORMATS)
         check(self.reasoning_format in REASONING_FORMATS, f"reasoning format {self.reasoning_format!r}: {names}")
         check_range("the norm of embeddings", self.embd_normalize, -1, 100)

@@ -16,6 +16,7 @@ MAX_CHOICES = 128
 MAX_PROBS = 100
 MAX_FIELDS = 256
 MAX_INPUTS = 2048
+MAX_MESSAGE = 4096
 MAX_COUNT = 2**31 - 1
 
 
@@ -241,7 +242,12 @@ class ChatBody(SamplingBody, TemplateBody):
     stream_options: StreamOptions | None = None
     parallel_tool_calls: bool | None = None
     echo: bool | None = None
+    parse_tool_calls: bool | None = None
     reasoning_format: str | None = None
+    reasoning_budget_tokens: Count | None = None
+    thinking_budget_tokens: Count | None = None
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
+    verbose: bool | None = None
 
 
 class PropsBody(SamplingBody):

@@ -21,11 +21,13 @@ from paceline.process.base import Status
 from paceline.server.dialogue import Manner, Template
 from paceline.server.errors import ApiError, not_supported, unavailable
 from paceline.server.grammars import Grammars
+from paceline.server.marks import Marks
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
 from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
+from paceline.text.formats import Style
 
 log = logging.getLogger("paceline")
 
@@ -81,6 +83,7 @@ class Service:
         self.error: Exception | None = None
         self.grammars = Grammars(self.defaults.grammar, self.defaults.json_schema)
         self.running: set[Choice] = set()
+        self._marks: dict[Style, Marks] = {}
         self._process = process
         self._engine: Engine | None = None
         self._template: Template | None = None
@@ -155,6 +158,12 @@ class Service:
     def template(self) -> Template:
         assert self.engine and self._template
         return self._template
+
+    def marks(self, style: Style) -> Marks:
+        """A style's marks as this model's tokens."""
+        if style not in self._marks:
+            self._marks[style] = Marks(self.engine, style)
+        return self._marks[style]
 
     @property
     def model_names(self) -> tuple[str, ...]:

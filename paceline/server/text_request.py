@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.config import SAMPLER_LETTERS, SamplingParams, SpeculativeParams, sampler_name
 from paceline.drafters.names import canonical
-from paceline.engine.request import Grammar
+from paceline.engine.request import Bounds, Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
@@ -43,6 +43,8 @@ class TextRequest:
     n_logprobs: int | None = None
     sampled_probs: bool = False
     grammar: Grammar | None = None
+    bounds: Bounds | None = None
+    spelled: tuple[int, ...] = ()
     cache_prompt: bool = True
     n_keep: int | None = None
     slot: int | None = None
@@ -69,6 +71,8 @@ class TextRequest:
             sampled_probs=self.sampled_probs,
             progress=self.return_progress,
             grammar=self.grammar,
+            bounds=self.bounds,
+            spelled=self.spelled,
             cache_prompt=self.cache_prompt,
             n_keep=self.n_keep,
             slot=self.slot,

@@ -202,6 +202,14 @@ class Matcher:
         self._n_consumed += 1
         self._forced = self._forced[1:] or None if self._forced and self._forced[0] == token else None
 
+    def consume_text(self, text: bytes) -> bool:
+        """Go on by a text, whatever its tokens were; whether it is one of the grammar's."""
+        for token in self._vocab(text):
+            if not self.allows(token) and not self._inner.validate_tokens([token]):
+                return False
+            self.consume(token)
+        return True
+
     def rollback(self, n: int) -> None:
         """Take back the last n tokens."""
         assert 0 <= n <= self._n_consumed, f"rollback of {n} tokens, {self._n_consumed} consumed"

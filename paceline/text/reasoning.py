@@ -1,4 +1,4 @@
-"""Thoughts apart from the answer: `<think>…</think>` in streamed text. Knows characters only.
+"""Thoughts apart from the answer: `<think>…</think>` in streamed text, or between other tags. Knows characters only.
 
 A model thinks at the very start of its text or not at all; some templates open the tag themselves. White space around
 the thoughts belongs to nobody. One character after the other decides, so the result does not depend on the cutting.
@@ -6,6 +6,7 @@ the thoughts belongs to nobody. One character after the other decides, so the re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 OPEN, CLOSE = "<think>", "</think>"
@@ -27,7 +28,12 @@ def opens_thoughts(prompt: str) -> bool:
 class ReasoningParser:
     """Splits one text. What may still become a tag, or white space at an edge, is held back."""
 
-    def __init__(self, *, opened: bool = False) -> None:
+    def __init__(
+        self, tags: tuple[str, str] = (OPEN, CLOSE), *, opened: bool = False, ends: Sequence[str] = ()
+    ) -> None:
+        """`ends` are marks that end the thoughts too, and belong to what follows."""
+        self._open, self._close = tags
+        self._ends = (self._close, *ends)
         self._state = self._thinking if opened else self._start
         self._held = ""
         self._begun = False
@@ -51,12 +57,15 @@ class ReasoningParser:
         return Split(content="" if self._state == self._between else held)
 
     def _start(self) -> Split:
-        """Nothing but white space so far: is it the tag?"""
+        """Nothing but white space so far: is it the tag? A model that was to think may close it at once."""
         text = self._held.lstrip()
-        if text.startswith(OPEN):
-            self._held = text[len(OPEN) :]
+        if text.startswith(self._open.rstrip()):
+            self._held = text[len(self._open.rstrip()) :]
             self._state = self._thinking
-        elif text and not OPEN.startswith(text):
+        elif text.startswith(self._close):
+            self._held = text[len(self._close) :]
+            self._state = self._between
+        elif text and not (self._open.startswith(text) or self._close.startswith(text)):
             self._state = self._saying
         return Split()
 
@@ -64,12 +73,12 @@ class ReasoningParser:
         if not self._begun:
             self._held = self._held.lstrip()
             self._begun = bool(self._held)
-        thought, tag, rest = self._held.partition(CLOSE)
-        if tag:
-            self._held = rest
+        at, end = min(((at, end) for end in self._ends if (at := self._held.find(end)) >= 0), default=(-1, ""))
+        if end:
+            thought, self._held = self._held[:at], self._held[at + len(end) if end == self._close else at :]
             self._state = self._between
             return Split(reasoning=thought.rstrip())
-        certain = without_start_of(CLOSE, self._held).rstrip()
+        certain = min((without_start_of(end, self._held) for end in self._ends), key=len).rstrip()
         self._held = self._held[len(certain) :]
         return Split(reasoning=certain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -58,6 +59,14 @@ class VocabularyTable(msgspec.Struct, dict=True):
 
     def render(self, token: int, *, special: bool) -> bytes:
         return self.spelled.get(token, self.pieces[token]) if special else self.pieces[token]
+
+
+def spelling(vocab: Vocabulary, spelled: Sequence[int]) -> Callable[[int], bytes]:
+    """The bytes of tokens in a text in which these control tokens are spelled out."""
+    if not spelled:
+        return vocab.piece
+    texts = {token: vocab.render(token, special=True) for token in spelled}
+    return lambda token: texts[token] if token in texts else vocab.piece(token)
 
 
 def table_of(vocab: Vocabulary) -> VocabularyTable:

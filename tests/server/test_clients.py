@@ -31,6 +31,50 @@ else:
 print("fine")
 """
 
+ANSWER = """
+import sys
+from typing import Literal
+from pydantic import BaseModel
+
+class Answer(BaseModel):
+    yes: bool
+    size: Literal["small", "large"]
+"""
+
+INSTRUCTOR = (
+    ANSWER
+    + """
+import instructor, openai
+client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none")
+for mode in (instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA):
+    ask = instructor.from_openai(client, mode=mode).chat.completions
+    common = dict(model="target", response_model=Answer, messages=[{"role": "user", "content": "Hello"}], max_tokens=99)
+    assert isinstance(ask.create(**common, max_retries=0), Answer)
+*_, last = ask.create_partial(**common)
+assert last.size in ("small", "large"), last
+print("fine")
+"""
+)
+
+LANGCHAIN = (
+    ANSWER
+    + """
+from langchain_openai import ChatOpenAI
+model = ChatOpenAI(base_url=sys.argv[1] + "/v1", api_key="none", model="target", max_tokens=99, seed=4)
+for method in ("json_schema", "function_calling"):
+    assert isinstance(model.with_structured_output(Answer, method=method).invoke("Hello"), Answer)
+bound = model.bind_tools([Answer], tool_choice="Answer")
+(call,) = bound.invoke("Hello").tool_calls
+total = None
+for chunk in bound.stream("Hello"):
+    total = chunk if total is None else total + chunk
+(streamed,) = total.tool_calls
+assert streamed["args"] == call["args"], (streamed, call)
+assert model.invoke("Hello").usage_metadata["output_tokens"] > 0
+print("fine")
+"""
+)
+
 LLM_MODELS = """
 - model_id: tiny
   model_name: target
@@ -55,6 +99,16 @@ def python(*words: str, **environ: str) -> str:
 def test_litellm(tiny: Live, tmp_path: Path) -> None:
     local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(tmp_path)}
     assert python("-c", LITELLM, tiny.url, **local).endswith("fine\n")
+
+
+@pytest.mark.skipif(not find_spec("instructor"), reason="instructor is not installed")
+def test_instructor(tiny: Live) -> None:
+    assert python("-c", INSTRUCTOR, tiny.url).endswith("fine\n")
+
+
+@pytest.mark.skipif(not find_spec("langchain_openai"), reason="langchain-openai is not installed")
+def test_langchain(tiny: Live) -> None:
+    assert python("-c", LANGCHAIN, tiny.url, LANGCHAIN_TRACING_V2="false").endswith("fine\n")
 
 
 @pytest.mark.skipif(not find_spec("llm"), reason="llm is not installed")

@@ -187,6 +187,10 @@ def test_a_forced_tool_call(client: Any, stream: bool) -> None:
         deltas = [call for c in chunks for call in c.delta.tool_calls or ()]
         assert "".join(c.delta.content or "" for c in chunks) == ""
         reason, function = chunks[-1].finish_reason, deltas[0].function
+        assert len(deltas) > 2
+        assert {delta.index for delta in deltas} == {0}
+        assert [delta.id for delta in deltas[1:]] == [None] * (len(deltas) - 1)
+        function.arguments = "".join(delta.function.arguments for delta in deltas)
     else:
         reply = client.chat.completions.create(**options, max_tokens=120, seed=1).choices[0]
         assert reply.message.tool_calls
@@ -227,7 +231,7 @@ def test_thoughts_come_apart(target: str) -> None:
         assert message["reasoning_content"] == "hm"
         assert message["content"] == "Yes."
         whole = server.post("/v1/chat/completions", **body, reasoning_format="none").json()["choices"][0]["message"]
-        assert whole["content"] == "hm \n</think>\n\nYes."
+        assert whole["content"] == "<think>hm \n</think>\n\nYes."
         off = server.post("/v1/chat/completions", **body, chat_template_kwargs={"thinking": False}).json()
         assert off["choices"][0]["message"]["content"] == "hm \n</think>\n\nYes."
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paceline.text.tools import Found, ToolCall, ToolParser, call_schema, instructions, joined, knows_tools
+from paceline.text.arguments import ToolCall
+from paceline.text.tools import CallPart, Found, ToolParser, call_schema, instructions, joined, knows_tools
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 ADD = ToolCall("add", '{"a": 1}')
@@ -31,12 +32,14 @@ PARTS = st.sampled_from(
 TEXT = st.lists(PARTS, max_size=6).map("".join)
 
 
-def parse(*pushes: str) -> list[Found]:
-    parser = ToolParser(["add"])
-    found: list[Found] = []
-    for text in pushes:
-        found += parser.push(text)
-    return joined(found + parser.flush())
+def parse(*pushes: str) -> list[str | ToolCall]:
+    parser = ToolParser(TOOLS)
+    found = [item for text in pushes for item in parser.push(text)]
+    return [whole(item) for item in joined(found + parser.flush())]
+
+
+def whole(item: Found) -> str | ToolCall:
+    return ToolCall(item.name, item.arguments) if isinstance(item, CallPart) else item
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def parse(*pushes: str) -> list[Found]:
         ('<tool_call>{"name": "add", "arguments": "a \\"}\\" b"}</tool_call>', [ToolCall("add", 'a "}" b')]),
     ],
 )
-def test_formats(text: str, expected: list[Found]) -> None:
+def test_formats(text: str, expected: list[str | ToolCall]) -> None:
     assert parse(text) == expected
     assert parse(*text) == expected
 
@@ -88,17 +91,17 @@ def test_text_without_calls_is_left_alone(text: str) -> None:
 
 
 def test_plain_text_is_not_held_back() -> None:
-    parser = ToolParser(["add"])
+    parser = ToolParser(TOOLS)
     assert parser.push("Hello") == ["Hello"]
     assert parser.push(" <tool") == [" "]
     assert parser.push("box>") == ["<toolbox>"]
 
 
 def test_a_long_call_is_read_in_linear_time() -> None:
-    parser = ToolParser(["add"])
+    parser = ToolParser(TOOLS)
     text = '{"name": "add", "arguments": {"a": "' + "x" * 200_000 + '"}}'
-    found = [item for char in text for item in parser.push(char)]
-    assert len(found) == 1
+    found = joined([item for char in text for item in parser.push(char)])
+    assert found == [CallPart(0, '{"a": "' + "x" * 200_000 + '"}', "add")]
 
 
 def test_what_the_model_is_told() -> None:

@@ -286,7 +286,29 @@ REPORT = [
         kind=Kind.STR,
         metavar="NAME",
         env="LLAMA_ARG_THINK",
-        help="whether a thinking model's thoughts come apart from its answer",
+        help="thoughts apart from the answer (auto, deepseek), in it (none), or both (deepseek-legacy)",
+    ),
+    Flag(
+        names="--skip-chat-parsing",
+        off="--no-skip-chat-parsing",
+        sets="server.skip_chat_parsing",
+        env="LLAMA_ARG_SKIP_CHAT_PARSING",
+        help="leave thoughts and tool calls in the content, as the model writes them",
+    ),
+    Flag(
+        names="--reasoning-budget",
+        sets="server.reasoning_budget",
+        kind=Kind.INT,
+        env="LLAMA_ARG_THINK_BUDGET",
+        help="tokens a model may think for before its thoughts are closed; 0: not at all, -1: as long as it likes",
+    ),
+    Flag(
+        names="--reasoning-budget-message",
+        sets="server.reasoning_budget_message",
+        kind=Kind.STR,
+        metavar="TEXT",
+        env="LLAMA_ARG_THINK_BUDGET_MESSAGE",
+        help="what stands at the end of thoughts that are closed by their budget",
     ),
 ]
 
