@@ -23,8 +23,24 @@ SAMPLER_ORDER = (
     "temperature",
 )
 
+POSITIONS = (
+    "rope_scaling",
+    "rope_freq_base",
+    "rope_freq_scale",
+    "yarn_orig_ctx",
+    "yarn_ext_factor",
+    "yarn_attn_factor",
+    "yarn_beta_slow",
+    "yarn_beta_fast",
+)
+
 POLICIES = ("auto", "fixed")
 POOLINGS = ("mean", "cls", "last")
+SPLIT_MODES = ("none", "layer", "row", "tensor")
+LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
+LAZY_MODES = ("off", "auto", "on")
+NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
+ROPE_SCALINGS = ("none", "linear", "yarn")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
 LONGEST_BREAKER = 256  # characters, of which libllama reads 40
@@ -38,6 +54,10 @@ def check(condition: bool, message: str) -> None:
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Refuses NaN too: every comparison with it is false."""
     check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+def check_choice(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+    check(value in allowed, f"unknown {name} {value!r}; choose from {', '.join(filter(None, allowed))}")
 
 
 def resolve_seed(seed: int) -> int:
@@ -231,7 +251,11 @@ class SuffixParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParams:
-    """How a GGUF file becomes a model in memory."""
+    """How a GGUF file becomes a model in memory, and where its parts live.
+
+    A `load_mode` says all of `use_mmap` and `use_mlock`. `tensors` are pairs of a pattern and the memory for tensors of
+    such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE.
+    """
 
     path: str
     n_gpu_layers: int = -1
@@ -239,14 +263,35 @@ class ModelParams:
     use_mlock: bool = False
     use_extra_bufts: bool = True
     vocab_only: bool = False
+    load_mode: str | None = None
+    lazy_mode: str | None = None
+    check_tensors: bool = False
+    no_host: bool = False
+    numa: str | None = None
+    devices: tuple[str, ...] | None = None
+    split_mode: str = "layer"
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = 0
+    tensors: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check(bool(self.path), "no model file given")
+        check_choice("load mode", self.load_mode, (None, *LOAD_MODES))
+        check_choice("lazy mode", self.lazy_mode, (None, *LAZY_MODES))
+        check_choice("NUMA strategy", self.numa, (None, *NUMA_STRATEGIES))
+        check_choice("split mode", self.split_mode, SPLIT_MODES)
+        check_range("the main GPU", self.main_gpu, 0, 2**16)
+        for share in self.tensor_split:
+            check_range("a GPU's share", share, 0.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextParams:
-    """How much a context holds and computes at once. Two contexts may share a model."""
+    """How much a context holds and computes at once. Two contexts may share a model.
+
+    What of `rope_` and `yarn_`, the stretching of positions, is None is the model's own.
+    """
 
     n_ctx: int = 0
     n_batch: int = 2048
@@ -260,8 +305,22 @@ class ContextParams:
     cache_type_v: str = "f16"
     offload_kqv: bool = True
     pooling: str | None = None
+    op_offload: bool = True
+    rope_scaling: str | None = None
+    rope_freq_base: float | None = None
+    rope_freq_scale: float | None = None
+    yarn_orig_ctx: int | None = None
+    yarn_ext_factor: float | None = None
+    yarn_attn_factor: float | None = None
+    yarn_beta_slow: float | None = None
+    yarn_beta_fast: float | None = None
 
     def __post_init__(self) -> None:
+        check_choice("RoPE scaling", self.rope_scaling, (None, *ROPE_SCALINGS))
+        for name, value in self.positions.items():
+            if not isinstance(value, str):
+                check(math.isfinite(value), f"{name} must be a number, got {value}")
+        check_range("yarn_orig_ctx", self.yarn_orig_ctx or 0, 0, 2**31 - 1)
         names = ", ".join(POOLINGS)
         check(self.pooling in (None, *POOLINGS), f"unknown pooling {self.pooling!r}; choose from {names}")
         check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
@@ -274,6 +333,12 @@ class ContextParams:
         check_range("batch threads", self.n_threads_batch, -1, 512)
         for kind in (self.cache_type_k, self.cache_type_v):
             check(kind in CACHE_TYPES, f"unknown cache type {kind!r}; choose from {', '.join(CACHE_TYPES)}")
+
+    @property
+    def positions(self) -> dict[str, str | float]:
+        """What is asked for beside the model's own way of counting positions."""
+        values = ((name, getattr(self, name)) for name in POSITIONS)
+        return {name: value for name, value in values if value is not None}
 
     @property
     def threads(self) -> int:
@@ -299,7 +364,8 @@ class DrafterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParams:
-    """The engine's own choices: slots, exactness, what drafts by default."""
+    """The engine's own choices: slots, exactness, what drafts by default. Without `warmup` nothing is measured at the
+    start that was measured before."""
 
     n_slots: int = 1
     exact: bool = False
@@ -307,6 +373,7 @@ class EngineParams:
     slot_similarity: float = 0.1
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
+    warmup: bool = True
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
     drafters: DrafterSettings = field(default_factory=DrafterSettings)
 

@@ -86,24 +86,29 @@ def start(name: str, command: Command, words: list[str]) -> int:
     if not command.flags:
         return call(command, words, Parsed(name))
     parsed = parse(words, name, os.environ)
-    if parsed.values.get("common.help"):
-        from paceline.cli.help import command_help
+    from paceline.cli.config_file import folders, with_file
+    from paceline.cli.inquiries import INQUIRIES
 
-        print(command_help(name))
-        return 0
-    if parsed.values.get("common.version"):
-        return show_version()
+    for asked, answer in INQUIRIES.items():
+        if parsed.values.get(f"common.{asked}"):
+            print(answer(name))
+            return 0
+    parsed = with_file(parsed, folders())
     return call(command, parsed, parsed)
 
 
 def call(command: Command, argument: object, parsed: Parsed) -> int:
     """Modules are loaded only now: help and errors come at once."""
     from paceline.cli.logs import log, writing
-    from paceline.cli.options import LogOptions
+    from paceline.cli.machine import settle
+    from paceline.cli.options import LogOptions, MachineOptions
 
     with writing(LogOptions(**parsed.under("log")), serving=parsed.command == "serve"):
+        settle(MachineOptions(**parsed.under("machine")))
         for warning in parsed.warnings:
             log.warning("%s", warning)
+        if parsed.file:
+            log.info("settings of %s", parsed.file)
         code: int = import_module(command.module).main(argument)
     return code
 
@@ -114,9 +119,9 @@ def overview() -> str:
 
 
 def show_version() -> int:
-    from paceline import __version__
+    from paceline.cli.inquiries import version
 
-    print(f"paceline {__version__}")
+    print(version("paceline"))
     return 0
 
 

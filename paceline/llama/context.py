@@ -17,10 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline.config import ContextParams, ModelParams
+from paceline.config import ROPE_SCALINGS, ContextParams, ModelParams
 from paceline.errors import DecodeError, ModelError, RequestError
 from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
+from paceline.llama.loading import placement
 from paceline.llama.model import Model
 from paceline.llama.saved import Bytes, Saved
 
@@ -29,6 +30,7 @@ BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "
 FLASH_ATTN = {None: -1, False: 0, True: 1}
 POOLING_TYPES = {None: -1, "mean": 1, "cls": 2, "last": 3}
 NO_POOLING = 0
+ROPE_SCALING = {kind: ("rope_scaling_type", number) for number, kind in enumerate(ROPE_SCALINGS)}
 NO_ROOM = 1
 
 
@@ -45,6 +47,7 @@ def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
         "threads": [context.threads, context.threads_batch],
         "cache_types": [context.cache_type_k, context.cache_type_v],
         "offload_kqv": context.offload_kqv,
+        **placement(model),
     }
 
 
@@ -138,7 +141,10 @@ class Context:
         raw.kv_unified = params.kv_unified
         raw.embeddings = pooled
         raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
+        raw.op_offload = params.op_offload
         raw.swa_full = True
+        for name, value in params.positions.items():
+            setattr(raw, *ROPE_SCALING[value] if isinstance(value, str) else (name, value))
         raw.no_perf = True
         tiled()
         log.clear()
@@ -197,7 +203,8 @@ class Context:
         """Names what a sequence's memory is good for: this model wherever it lies, in a memory of this layout."""
         p, model = self.params, self.model
         shape = (model.description, model.n_params, self.n_vocab, p.cache_type_k, p.cache_type_v, p.flash_attn)
-        return saved.digest(repr((shape, versions())).encode(), saved.sample(model.path))
+        changed = [x for x in (p.positions, model.params.metadata) if x]
+        return saved.digest(repr((shape, versions(), *changed)).encode(), saved.sample(model.path))
 
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
         """Write a sequence's memory and these tokens to a file; returns its size in bytes."""

@@ -13,6 +13,7 @@ from typing import Self
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
+from paceline.llama.loading import ModelStruct
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
 
 MAGIC = b"GGUF"
@@ -162,14 +163,10 @@ class Model:
                 on_progress(share)
             return True
 
-        raw = c.llama_model_default_params()
-        raw.n_gpu_layers = params.n_gpu_layers
-        raw.load_mode = params.use_mmap + 2 * params.use_mlock
-        raw.use_extra_bufts = params.use_extra_bufts
-        raw.vocab_only = params.vocab_only
-        raw.progress_callback = c.llama_progress_callback(report)
+        struct = ModelStruct(params)
+        struct.raw.progress_callback = c.llama_progress_callback(report)
         log.clear()
-        handle = c.llama_model_load_from_file(str(params.path).encode(), raw)
+        handle = c.llama_model_load_from_file(str(params.path).encode(), struct.raw)
         if not handle:
             raise ModelError(f"cannot load {params.path}: {log.reason()}")
         return int(handle)

@@ -8,9 +8,11 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import uvicorn
+from anyio import to_thread
 
 from paceline.errors import ConfigError
 from paceline.server.app import create_app
@@ -31,6 +33,8 @@ def listen(params: ServerParams) -> socket.socket:
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if params.reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((params.host, params.port))
     except OSError as error:
         sock.close()
@@ -75,6 +79,15 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Templates, tokens and grammars are worked at beside the event loop, by so many threads."""
+        n_threads = self.service.params.threads_http
+        if n_threads > 0:
+            workers = ThreadPoolExecutor(n_threads, "paceline-http")
+            asyncio.get_running_loop().set_default_executor(workers)
+            to_thread.current_default_thread_limiter().total_tokens = n_threads
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.stop_accepting()

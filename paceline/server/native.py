@@ -28,7 +28,7 @@ from paceline.server.schema import (
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request, utf8
-from paceline.text.infill import File, infill_prompt, spelling_for
+from paceline.text.infill import File, infill_prompt, spelling_for, suffix_first_prompt
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 
@@ -171,7 +171,8 @@ def infill_requests(service: Service, body: InfillBody) -> tuple[list[TextReques
     if not isinstance(body.prompt, str):
         raise PromptError("the prompt of /infill is a text, the start of the gap")
     files = [File(file.filename, file.text) for file in body.input_extra or ()]
-    prompt = infill_prompt(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
+    layout = infill_prompt if not service.params.spm_infill else suffix_first_prompt
+    prompt = layout(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
     return native_requests(service, body.model_copy(update={"prompt": prompt}))
 
 
@@ -205,6 +206,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
         "is_sleeping": False,
+        "ui_settings": service.params.ui_settings(),
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 

@@ -40,6 +40,16 @@ class ServerParams:
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
+    reasoning_effort: str | None = None
+    reasoning_preserve: bool | None = None
+    skip_chat_parsing: bool = False
+    spm_infill: bool = False
+    ui_config: str | None = None
+    ui_config_file: str | None = None
+    log_prompts_dir: str | None = None
+    reuse_port: bool = False
+    threads_http: int = -1
+    sse_ping_interval: int = 30
     max_body_mib: int = 8
     shutdown_timeout: int = 10
     head_timeout: int = 10
@@ -48,6 +58,9 @@ class ServerParams:
     max_connections_per_address: int = 256
 
     def __post_init__(self) -> None:
+        check_range("the number of HTTP threads", self.threads_http, -1, 1024)
+        check_range("the seconds between pings", self.sse_ping_interval, -1, 10**6)
+        self.ui_settings()
         check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
         check_range("port", self.port, 0, 65535)
         check_range("timeout", self.timeout, 1, 10**6)
@@ -101,7 +114,19 @@ class ServerParams:
         except ValueError as error:
             raise ConfigError(f"--chat-template-kwargs is not JSON: {error}") from None
         check(isinstance(variables, dict), '--chat-template-kwargs is a JSON object, as in {"enable_thinking": false}')
-        return dict(variables)
+        reasoning = {"reasoning_effort": self.reasoning_effort, "preserve_reasoning": self.reasoning_preserve}
+        return {**{name: value for name, value in reasoning.items() if value is not None}, **variables}
+
+    def ui_settings(self) -> dict[str, Any]:
+        """What a web page finds in /props to begin with."""
+        check(not (self.ui_config and self.ui_config_file), "--ui-config and --ui-config-file are both given")
+        text = read_file(self.ui_config_file, "page's settings") if self.ui_config_file else self.ui_config
+        try:
+            settings = json.loads(text or "{}")
+        except ValueError as error:
+            raise ConfigError(f"the page's settings are not JSON: {error}") from None
+        check(isinstance(settings, dict), 'the page\'s settings are a JSON object, as in {"theme": "dark"}')
+        return dict(settings)
 
 
 def read_file(path: str, what: str) -> str:

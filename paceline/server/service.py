@@ -21,6 +21,7 @@ from paceline.server.errors import unavailable
 from paceline.server.grammars import Grammars
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
+from paceline.server.prompt_log import PromptLog
 from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
@@ -70,6 +71,7 @@ class Service:
         self.template_variables = params.template_variables()
         self.metrics = Metrics()
         self.created = int(time.time())
+        self.prompt_log = PromptLog(params.log_prompts_dir) if params.log_prompts_dir else None
         self.progress = 0.0
         self.error: Exception | None = None
         self.grammars = Grammars(self.defaults.grammar, self.defaults.json_schema)
@@ -169,6 +171,8 @@ class Service:
         except BaseException:
             self._give_up(started)
             raise
+        if self.prompt_log:
+            self.prompt_log.write_beside([each.prompt for each in wanted], self.engine.vocab)
         return started
 
     def _give_up(self, started: Sequence[Choice]) -> None:

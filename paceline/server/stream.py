@@ -142,7 +142,8 @@ async def send(request: Request, reply: Reply) -> Response:
     choices = reply.choices
     try:
         if choices[0].wanted.stream:
-            return await begun(request, lines(reply), lambda: close(choices))
+            ping_s = max(0, choices[0].service.params.sse_ping_interval)
+            return await begun(request, lines(reply), lambda: close(choices), ping_s)
         whole = await unless_gone(request, folded(reply))
     except ClientGone:
         close(choices)
@@ -154,14 +155,16 @@ async def send(request: Request, reply: Reply) -> Response:
     return Json(whole)
 
 
-async def begun(request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> EventStream:
+async def begun(
+    request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None], ping_s: float = 0.0
+) -> EventStream:
     """The first event decides: before it an error has a status of its own."""
     try:
         first = await unless_gone(request, anext(events))
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(first, events, on_close)
+    return EventStream(first, events, on_close, ping_s)
 
 
 def close(choices: Sequence[Choice]) -> None:

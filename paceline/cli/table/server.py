@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.cli import values
 from paceline.cli.table.flag import SERVE, Flag, Kind, rows
 from paceline.config import POOLINGS
 
@@ -123,18 +124,63 @@ LISTEN = [
         help="the largest request, in MiB",
     ),
     Flag(
-        names="--grace",
-        sets="server.grace",
-        kind=Kind.INT,
-        metavar="SECONDS",
-        help="how long answers may go on when the server is told to end",
-    ),
-    Flag(
         names="--webui --ui",
         off="--no-webui --no-ui",
         sets="server.webui",
         env="LLAMA_ARG_UI LLAMA_ARG_WEBUI",
         help="the web page at /: chat, speed, acceptance",
+    ),
+]
+
+TRAFFIC = [
+    Flag(
+        names="--reuse-port",
+        sets="server.reuse_port",
+        env="LLAMA_ARG_REUSE_PORT",
+        help="let other processes listen on the same port: the system deals connections out among them",
+    ),
+    Flag(
+        names="--threads-http",
+        sets="server.threads_http",
+        kind=Kind.INT,
+        env="LLAMA_ARG_THREADS_HTTP",
+        default="as many as it takes, 32 at most",
+        help="threads that render templates and tokenise, beside the one that speaks HTTP",
+    ),
+    Flag(
+        names="--sse-ping-interval",
+        sets="server.sse_ping_interval",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        env="LLAMA_ARG_SSE_PING_INTERVAL",
+        help="the longest silence in a stream before a comment is sent, which keeps clients from giving up; -1 = none",
+    ),
+    Flag(
+        names="--ui-config --webui-config",
+        sets="server.ui_config",
+        kind=Kind.STR,
+        metavar="JSON",
+        env="LLAMA_ARG_UI_CONFIG",
+        help="settings a web page finds under ui_settings in /props",
+    ),
+    Flag(
+        names="--ui-config-file --webui-config-file",
+        sets="server.ui_config_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_UI_CONFIG_FILE",
+        help="these settings, from a file",
+    ),
+    Flag(
+        names="--log-prompts-dir",
+        sets="server.log_prompts_dir",
+        kind=Kind.PATH,
+        metavar="FOLDER",
+        help="write every prompt, as the model reads it, to a file of its own in this folder; it grows without bound",
+    ),
+    Flag(
+        names="--spm-infill",
+        sets="server.spm_infill",
+        help="/infill gives the text after the gap first, which some models prefer",
     ),
 ]
 
@@ -236,6 +282,31 @@ TEMPLATE = [
         env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
         help='variables for the chat template, as in {"enable_thinking": false}',
     ),
+    Flag(
+        names="--reasoning-effort",
+        sets="server.reasoning_effort",
+        kind=Kind.STR,
+        convert=values.effort,
+        metavar="LEVEL",
+        env="LLAMA_ARG_REASONING_EFFORT",
+        default="the template's own",
+        help="how long to think, such as low, medium or high, for templates that ask",
+    ),
+    Flag(
+        names="--reasoning-preserve",
+        off="--no-reasoning-preserve",
+        sets="server.reasoning_preserve",
+        env="LLAMA_ARG_REASONING_PRESERVE",
+        default="the template's own",
+        help="whether thoughts of earlier turns stay in the prompt, for templates that ask",
+    ),
+    Flag(
+        names="--skip-chat-parsing",
+        off="--no-skip-chat-parsing",
+        sets="server.skip_chat_parsing",
+        env="LLAMA_ARG_SKIP_CHAT_PARSING",
+        help="chat answers as they come: thoughts and tool calls stay in the text",
+    ),
 ]
 
-ROWS = rows("chat template", SERVE, TEMPLATE) + rows("server", SERVE, LISTEN + REPORT)
+ROWS = rows("chat template", SERVE, TEMPLATE) + rows("server", SERVE, LISTEN + TRAFFIC + REPORT)
