@@ -98,6 +98,7 @@ LISTEN = [
     ),
     Flag(
         names="--shutdown-timeout",
+        old="--grace",
         sets="server.shutdown_timeout",
         kind=Kind.INT,
         metavar="SECONDS",

@@ -1,0 +1,153 @@
+"""What flags of the server's do to a real one: the log of prompts, pings, threads, a port that is shared."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.errors import ConfigError
+from paceline.server.listener import listen
+from paceline.server.params import ServerParams
+from paceline.server.sse import EventStream
+from paceline.text.infill import SPELLINGS, File, infill_prompt, suffix_first_prompt
+from tests.server.live import Live, live, settings
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}[{{ reasoning_effort }},{{ preserve_reasoning }}]<think>"
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept") / "prompts"
+
+
+@pytest.fixture(scope="module")
+def server(target: str, prompts: Path) -> Iterator[Live]:
+    params = ServerParams(
+        port=0,
+        shutdown_timeout=1,
+        chat_template=TEMPLATE,
+        reasoning_effort="high",
+        reasoning_preserve=False,
+        skip_chat_parsing=True,
+        log_prompts_dir=str(prompts),
+        threads_http=1,
+        ui_config='{"theme": "dark"}',
+    )
+    with live(settings(target, spec_types=()), params) as server:
+        yield server
+
+
+def test_prompts_are_kept_as_the_model_reads_them(server: Live, prompts: Path) -> None:
+    server.post("/completion", prompt=["<|start|>the cat", "a dog"], n_predict=1)
+    until = time.monotonic() + 5
+    while len(list(prompts.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert {file.read_text() for file in prompts.iterdir()} == {"<|start|>the cat", "a dog"}
+
+
+def test_a_folder_for_prompts_that_cannot_be_made_is_told_of(target: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ConfigError, match="cannot keep prompts in"),
+        live(settings(target), ServerParams(port=0, log_prompts_dir=str(tmp_path / "file" / "under")), load=False),
+    ):
+        pass
+
+
+def test_templates_hear_how_much_to_think(server: Live) -> None:
+    def rendered(**more: Any) -> str:
+        return str(server.post("/apply-template", messages=HELLO, **more).json()["prompt"])
+
+    assert rendered() == "hello[high,False]<think>"
+    assert rendered(chat_template_kwargs={"reasoning_effort": "low"}) == "hello[low,False]<think>"
+
+
+def test_answers_come_as_they_are(server: Live) -> None:
+    grammar = 'root ::= "hm</think><tool_call>{\\"name\\": \\"f\\", \\"arguments\\": {}}</tool_call>"'
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    body = {"messages": HELLO, "tools": tools, "grammar": grammar, "max_tokens": 200}
+    message = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    assert message["content"] == 'hm</think><tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    assert not message.get("tool_calls")
+    assert not message.get("reasoning_content")
+
+
+def test_a_page_finds_its_settings(server: Live, tmp_path: Path) -> None:
+    assert server.http.get("/props").json()["ui_settings"] == {"theme": "dark"}
+    (tmp_path / "page.json").write_text('{"theme": "light"}')
+    assert ServerParams(ui_config_file=str(tmp_path / "page.json")).ui_settings() == {"theme": "light"}
+    for wrong in ("{", "[]"):
+        with pytest.raises(ConfigError, match="page's settings"):
+            ServerParams(ui_config=wrong)
+
+
+def test_so_many_threads_work_beside_the_loop(server: Live) -> None:
+    def ask(n: int) -> None:
+        assert server.post("/tokenize", content=f"the {n}").status_code == 200
+        assert server.post("/completion", prompt=f"the {n}", n_predict=1).status_code == 200
+
+    askers = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("paceline-http")]
+    assert names == ["paceline-http_0"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="this system cannot share ports")
+def test_a_port_can_be_shared() -> None:
+    with listen(ServerParams(port=0, reuse_port=True)) as first:
+        port = first.getsockname()[1]
+        first.listen()
+        with listen(ServerParams(port=port, reuse_port=True)) as second:
+            second.listen()
+        with pytest.raises(ConfigError, match="cannot listen"):
+            listen(ServerParams(port=port))
+
+
+def sent(ping_s: float, *waits: float) -> list[bytes]:
+    """What a client reads of a stream with these pauses."""
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        for wait in waits:
+            await asyncio.sleep(wait)
+            yield b"line"
+
+    async def read() -> list[bytes]:
+        bodies: list[bytes] = []
+
+        async def send(message: Any) -> None:
+            bodies.append(message.get("body", b"head"))
+
+        await EventStream(b"first", events(), lambda: None, ping_s)({}, asyncio.Event().wait, send)  # type: ignore[arg-type]
+        return bodies
+
+    return asyncio.run(read())
+
+
+def test_silence_is_filled_with_comments() -> None:
+    head, first, *pings, line, end = sent(0.05, 0.4)
+    assert (head, first, line, end) == (b"head", b"first", b"line", b"")
+    assert set(pings) == {b":\n\n"}
+    assert 1 <= len(pings) <= 8
+    assert sent(10.0, 0.01, 0.01) == [b"head", b"first", b"line", b"line", b""]
+    assert sent(0.0, 0.1) == [b"head", b"first", b"line", b""]
+
+
+def test_the_text_after_a_gap_may_come_first() -> None:
+    spelling = SPELLINGS[1]
+    assert infill_prompt(spelling, "a", "b", "c") == "<fim_prefix>a<fim_suffix>b<fim_middle>c"
+    assert suffix_first_prompt(spelling, "a", "b", "c") == "<fim_suffix>b<fim_prefix>a<fim_middle>c"
+    files = [File("x.py", "x = 1")]
+    assert suffix_first_prompt(spelling, "a", "b", "c", files) == (
+        "<repo_name>myproject\n<file_sep>x.py\nx = 1\n<file_sep>filename\n<fim_suffix>b<fim_prefix>a<fim_middle>c"
+    )
