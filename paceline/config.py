@@ -254,7 +254,8 @@ class ModelParams:
     """How a GGUF file becomes a model in memory, and where its parts live.
 
     A `load_mode` says all of `use_mmap` and `use_mlock`. `tensors` are pairs of a pattern and the memory for tensors of
-    such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE.
+    such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE. `adapters` are LoRA files
+    and how much each counts.
     """
 
     path: str
@@ -274,6 +275,7 @@ class ModelParams:
     main_gpu: int = 0
     tensors: tuple[tuple[str, str], ...] = ()
     metadata: tuple[str, ...] = ()
+    adapters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         check(bool(self.path), "no model file given")
@@ -282,6 +284,8 @@ class ModelParams:
         check_choice("NUMA strategy", self.numa, (None, *NUMA_STRATEGIES))
         check_choice("split mode", self.split_mode, SPLIT_MODES)
         check_range("the main GPU", self.main_gpu, 0, 2**16)
+        for path, scale in self.adapters:
+            check(math.isfinite(scale), f"the scale of the adapter {path} must be a number, got {scale}")
         for share in self.tensor_split:
             check_range("a GPU's share", share, 0.0, 1e9)
 

@@ -116,6 +116,6 @@ def read_value(flag: Flag, name: str, value: object, path: Path) -> object:
     text = ("on" if value else "off") if isinstance(value, bool) else str(value)
     if name in flag.off.split():
         return not convert_switch(label, text)
-    if flag.kind is Kind.PATH:
+    if text != "-" and (flag.kind is Kind.PATH or flag.metavar.startswith("FILE")):
         text = str(path.parent / Path(text).expanduser())
     return convert(flag, label, text)

@@ -124,6 +124,18 @@ def metadata(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def adapters(text: str) -> tuple[tuple[str, float], ...]:
+    return tuple((path, 1.0) for path in words(text))
+
+
+def scaled_adapters(text: str) -> tuple[tuple[str, float], ...]:
+    """FILE:SCALE, several with commas."""
+    pairs = [word.rpartition(":") for word in words(text)]
+    if not pairs or not all(path for path, _, _ in pairs):
+        raise ValueError(f"{text!r} is not FILE:SCALE, as in style.gguf:0.5")
+    return tuple((path, number(scale)) for path, _, scale in pairs)
+
+
 def inverse(text: str) -> float:
     value = number(text)
     if not value > 0:

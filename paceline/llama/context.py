@@ -151,6 +151,10 @@ class Context:
         handle = c.llama_init_from_model(model.handle, raw)
         if not handle:
             raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
+        if n := len(model.adapters):
+            handles = (c.llama_adapter_lora_p_ctypes * n)(*model.adapters)
+            scales = (ctypes.c_float * n)(*(scale for _, scale in model.params.adapters))
+            c.llama_set_adapters_lora(handle, handles, n, scales)
         return int(handle)
 
     @cached_property
@@ -203,7 +207,8 @@ class Context:
         """Names what a sequence's memory is good for: this model wherever it lies, in a memory of this layout."""
         p, model = self.params, self.model
         shape = (model.description, model.n_params, self.n_vocab, p.cache_type_k, p.cache_type_v, p.flash_attn)
-        changed = [x for x in (p.positions, model.params.metadata) if x]
+        adapters = [(saved.sample(path), scale) for path, scale in model.params.adapters]
+        changed = [x for x in (p.positions, model.params.metadata, adapters) if x]
         return saved.digest(repr((shape, versions(), *changed)).encode(), saved.sample(model.path))
 
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:

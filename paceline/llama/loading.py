@@ -71,7 +71,7 @@ class ModelStruct:
 
 def placement(params: ModelParams) -> dict[str, Any]:
     """Where the user puts things, beside the usual way."""
-    chosen = {name: getattr(params, name) for name in (*PLACED, "metadata")}
+    chosen = {name: getattr(params, name) for name in (*PLACED, "metadata", "adapters")}
     return {name: value for name, value in chosen.items() if value != getattr(DEFAULTS, name)}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
@@ -156,6 +156,20 @@ class Model:
         self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))
         self.n_embd = int(c.llama_model_n_embd(self.handle))
         self._check_kind()
+        self.adapters = [self._adapter(path) for path, _ in params.adapters]
+
+    def _adapter(self, path: str) -> Any:
+        """Freed with the model."""
+        try:
+            check_file(path)
+            log.clear()
+            handle = c.llama_adapter_lora_init(self.handle, path.encode())
+            if not handle:
+                raise ModelError(f"cannot use the adapter {path}: {log.reason()}")
+        except ModelError:
+            self.close()
+            raise
+        return handle
 
     def _load(self, params: ModelParams, on_progress: Callable[[float], None] | None) -> int:
         def report(share: float, _data: object) -> bool:

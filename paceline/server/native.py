@@ -62,6 +62,15 @@ def routes(service: Service) -> APIRouter:
     async def stats() -> Response:
         return Json(slots.stats_json(service, await service.status()))
 
+    @router.get("/lora-adapters")
+    async def adapters() -> Response:
+        listed = enumerate(service.settings.model.adapters)
+        return Json([{"id": id, "path": path, "scale": scale} for id, (path, scale) in listed])
+
+    @router.post("/lora-adapters")
+    async def set_adapters() -> Response:
+        raise not_supported("adapters are chosen at the start, with --lora-scaled FILE:SCALE")
+
     add_completion(router, service)
     add_tokens(router, service)
     add_slots(router, service)

@@ -87,7 +87,7 @@ def test_values_are_checked_as_those_of_flags(place: Place) -> None:
     assert place.refusal("threads = 1979-05-27") == (
         "threads is a date; give a text, a number, true or false, or a list of them"
     )
-    assert "is not supported" in place.refusal('lora = "x.gguf"')
+    assert "is not supported" in place.refusal('mmproj = "x.gguf"')
     assert "cannot read the configuration" in place.refusal("ctx-size = ")
     place.file.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="cannot read the configuration"):
@@ -99,6 +99,12 @@ def test_files_are_named_from_where_the_configuration_lies(place: Place) -> None
     assert parsed.values["model.path"] == str(place.folder / "small.gguf")
     assert parsed.values["log.file"] == "/var/log/x"
     assert parsed.values["draft.n_gpu_layers"] == 3
+    parsed = place.read('lora = ["a.gguf", "/b.gguf"]\nlora-scaled = "c.gguf:0.5"')
+    assert parsed.values["model.adapters"] == (
+        (str(place.folder / "a.gguf"), 1.0),
+        ("/b.gguf", 1.0),
+        (str(place.folder / "c.gguf"), 0.5),
+    )
 
 
 def test_flags_that_do_nothing_say_so_here_too(place: Place) -> None:

@@ -150,7 +150,9 @@ def test_stray_words_are_refused() -> None:
 
 
 def test_flags_that_would_change_the_answer_are_refused() -> None:
-    assert "--lora" in refusal("--lora adapter.gguf")
+    assert (
+        refusal("--control-vector v.gguf") == "--control-vector is not supported: the model is used as the file has it"
+    )
 
 
 def test_ignored_flags_warn_once() -> None:

@@ -15,6 +15,7 @@ from paceline.llama.context import Context, fingerprint
 from paceline.llama.lib import Floats, c
 from paceline.llama.loading import device_lines, idle_flags
 from paceline.llama.model import Model
+from tests.tiny import write_adapter
 
 pytestmark = pytest.mark.model
 no_gpu = pytest.mark.skipif(c.llama_supports_gpu_offload(), reason="this build has a GPU")
@@ -108,3 +109,29 @@ def test_what_is_placed_otherwise_is_measured_anew(target: str) -> None:
     usual = fingerprint(ModelParams(path=target), context)
     assert fingerprint(ModelParams(path=target, split_mode="layer"), context) == usual
     assert fingerprint(ModelParams(path=target, tensors=(("exps", "CPU"),)), context) != usual
+
+
+def test_an_adapter_changes_what_the_model_says_by_its_scale(tmp_path: Path, target: str, plain: Floats) -> None:
+    path = write_adapter(tmp_path / "lora.gguf")
+    whole = logits(target, adapters=((path, 1.0),)) - plain
+    assert np.all(whole[0::2] == 0)
+    assert np.all(whole[1::2] != 0)
+    assert np.allclose(logits(target, adapters=((path, 0.5),)) - plain, whole / 2, atol=1e-5)
+    twice = logits(target, adapters=((path, 1.0), (path, 1.0)))
+    assert np.allclose(twice - plain, 2 * whole, atol=1e-5)
+
+
+def test_what_is_no_adapter_is_refused(tmp_path: Path, target: str) -> None:
+    for path, words in ((target, "cannot use the adapter"), (str(tmp_path / "none"), "not found")):
+        with pytest.raises(ModelError, match=words):
+            Model(ModelParams(path=target, adapters=((path, 1.0),)))
+
+
+def test_slots_saved_under_an_adapter_are_not_for_others(tmp_path: Path, target: str) -> None:
+    path = write_adapter(tmp_path / "lora.gguf")
+    owners = set()
+    for adapters in ((), ((path, 1.0),), ((path, 0.5),)):
+        params = ModelParams(path=target, adapters=adapters)
+        with Model(params) as model, Context(model, ContextParams(n_ctx=64, n_threads=1)) as context:
+            owners.add(context.owner)
+    assert len(owners) == 3

@@ -13,7 +13,6 @@ def switch(names: str, help: str, why: str, off: str = "", env: str = "", always
     return Flag(names=names, off=off, env=env, help=help, refused=True, why=why, always=always)
 
 
-ADAPTERS = "the weights are used as the file has them; merge the adapter into it (llama-export-lora)"
 STEERING = "the model is used as the file has it"
 NO_MEDIA = "no images, sound or video are read here"
 ADAPTIVE = "a token's draw may depend on the seed and the text alone, and adaptive-p remembers its draws"
@@ -22,9 +21,11 @@ ONE_MODEL = "one server serves one model; start one for each, on ports of their 
 SERVES = "`paceline serve` takes it"
 
 CHANGES_THE_ANSWER = [
-    refused("--lora", "an adapter on the weights", ADAPTERS),
-    refused("--lora-scaled", "an adapter on the weights", ADAPTERS),
-    switch("--lora-init-without-apply", "adapters that requests turn on", ADAPTERS),
+    switch(
+        "--lora-init-without-apply",
+        "adapters that requests turn on",
+        "adapters hold for all requests; leave out those that are not to count",
+    ),
     refused("--control-vector", "steering vectors", STEERING),
     refused("--control-vector-scaled", "steering vectors", STEERING),
     refused("--control-vector-layer-range", "layers that are steered", STEERING),
