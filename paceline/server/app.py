@@ -16,7 +16,7 @@ from starlette.types import Scope
 from paceline import __version__
 from paceline.server import embeddings, errors, native, openai
 from paceline.server.middleware import ApiKey, BodyLimit
-from paceline.server.origin import KnownNames, is_this_machine
+from paceline.server.origin import KnownNames, only_this_machine
 from paceline.server.service import Service
 
 WEB = Path(__file__).parent / "web"
@@ -45,8 +45,8 @@ def create_app(service: Service) -> FastAPI:
     keys = params.keys()
     app.add_middleware(ApiKey, keys=keys, is_public=public)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
-    if not keys and is_this_machine(params.host):
-        app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts))
+    if not keys and only_this_machine(params.hosts):
+        app.add_middleware(KnownNames, names=(*params.hosts, *params.allow_hosts))
     return app
 
 

@@ -61,7 +61,8 @@ class ServerParams:
         check_range("the number of HTTP threads", self.threads_http, -1, 1024)
         check_range("the seconds between pings", self.sse_ping_interval, -1, 10**6)
         self.ui_settings()
-        check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
+        check(self.port > 0 or len(self.hosts) <= 1, "--port 0 takes a single --host")
+        check(bool(self.hosts), "the address to listen on is empty; 127.0.0.1 is this machine alone")
         check_range("port", self.port, 0, 65535)
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
@@ -82,6 +83,11 @@ class ServerParams:
         self.template_variables()
         if self.slot_save_path is not None:
             check(Path(self.slot_save_path).is_dir(), f"there is no folder {self.slot_save_path} to save slots in")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen on; one that ends in .sock is a file."""
+        return tuple(host.strip().strip("[]") for host in self.host.split(",") if host.strip())
 
     @property
     def max_body(self) -> int:

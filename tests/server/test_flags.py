@@ -10,11 +10,14 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.server.listener import listen
+from paceline.server.listener import Server, listen, listen_everywhere, url
+from paceline.server.origin import only_this_machine
 from paceline.server.params import ServerParams
+from paceline.server.service import Service
 from paceline.server.sse import EventStream
 from paceline.text.infill import SPELLINGS, File, infill_prompt, suffix_first_prompt
 from tests.server.live import Live, live, settings
@@ -119,6 +122,44 @@ def test_a_port_can_be_shared() -> None:
             second.listen()
         with pytest.raises(ConfigError, match="cannot listen"):
             listen(ServerParams(port=port))
+
+
+def test_it_listens_on_several_addresses(tmp_path: Path) -> None:
+    with listen(ServerParams(port=0)) as free:
+        port = free.getsockname()[1]
+    file = tmp_path / "paceline.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(file))
+    params = ServerParams(host=f"127.0.0.1, 127.0.0.2,{file}", port=port)
+    service = Service(settings("none.gguf"), params)
+    running = Server(service)
+    with listen_everywhere(params) as sockets:
+        thread = threading.Thread(target=running.run, kwargs={"sockets": sockets})
+        thread.start()
+        try:
+            assert [url(params, sock) for sock in sockets] == [
+                f"http://127.0.0.1:{port}",
+                f"http://127.0.0.2:{port}",
+                f"unix://{file}",
+            ]
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(file), retries=3)) as client:
+                assert client.get("http://localhost/health").status_code == 503, "loading"
+                assert client.get("http://evil.sock/health").status_code == 403
+            for host in ("127.0.0.1", "127.0.0.2"):
+                assert httpx.get(f"http://{host}:{port}/health").status_code == 503
+        finally:
+            running.should_exit = True
+            thread.join()
+    assert not file.exists()
+
+
+def test_who_is_let_in_by_an_address() -> None:
+    assert only_this_machine(("127.0.0.1", "::1", "/run/paceline.sock"))
+    assert not only_this_machine(("127.0.0.1", "0.0.0.0"))
+    assert ServerParams(host="127.0.0.1,[::1]").hosts == ("127.0.0.1", "::1")
+    for host, port in ((",", 80), ("", 80), ("127.0.0.1,::1", 0)):
+        with pytest.raises(ConfigError):
+            ServerParams(host=host, port=port)
 
 
 def sent(ping_s: float, *waits: float) -> list[bytes]:

@@ -13,7 +13,8 @@ LISTEN = [
         kind=Kind.STR,
         metavar="ADDRESS",
         env="LLAMA_ARG_HOST",
-        help="the address to listen on; 0.0.0.0 lets other machines in",
+        help="the address to listen on; 0.0.0.0 lets other machines in; several with commas; a name that ends in .sock "
+        "is the file of a UNIX socket",
     ),
     Flag(names="--port", sets="server.port", kind=Kind.INT, env="LLAMA_ARG_PORT", help="the port to listen on"),
     Flag(
