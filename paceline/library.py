@@ -187,6 +187,7 @@ class Engine:
         speculative: SpeculativeParams | Mapping[str, Any] | None = None,
         logprobs: int | None = None,
         grammar: Grammar | None = None,
+        adapter: str | None = None,
         cache_prompt: bool = True,
         slot: int | None = None,
         group: int | None = None,
@@ -194,8 +195,8 @@ class Engine:
     ) -> Generation:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
-        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. Generations of one `group` end with the
-        first of them that is done.
+        `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`. `adapter` says how much each LoRA counts,
+        as in "0.5,1.0", where that is not as at the start. Generations of one `group` end with the first that is done.
         """
         sampling = with_overrides(sampling or SamplingParams(), overrides)
         request = Request(
@@ -207,6 +208,7 @@ class Engine:
             stop=checked_stops(stop),
             n_logprobs=logprobs,
             grammar=grammar,
+            adapter=adapter,
             cache_prompt=cache_prompt,
             slot=slot,
             group=group,

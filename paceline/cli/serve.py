@@ -11,11 +11,12 @@ from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
+from paceline.config import ModelParams
 from paceline.errors import ConfigError
 from paceline.server.listener import Server, listen_everywhere, url
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
-from paceline.server.text_request import Defaults
+from paceline.server.text_request import Defaults, scales_of
 
 log = logging.getLogger("paceline")
 
@@ -23,7 +24,7 @@ log = logging.getLogger("paceline")
 def main(parsed: Parsed) -> int:
     params = ServerParams(**parsed.under("server"))
     settings = build.settings(parsed)
-    service = Service(settings, params, defaults_of(parsed, params))
+    service = Service(settings, params, defaults_of(parsed, params, settings.model))
     server = Server(service)
     with listen_everywhere(params) as sockets:
         addresses = [url(params, sock) for sock in sockets]
@@ -49,13 +50,14 @@ def load(service: Service, server: Server, addresses: Sequence[str]) -> None:
         log.info("ready at %s (%d x %d tokens), Ctrl-C ends it", places, engine.n_slots, engine.n_ctx)
 
 
-def defaults_of(parsed: Parsed, params: ServerParams) -> Defaults:
-    """What requests get that do not say: the sampling flags, -n, -r, a grammar."""
+def defaults_of(parsed: Parsed, params: ServerParams, model: ModelParams) -> Defaults:
+    """What requests get that do not say: the sampling flags, -n, -r, adapters, a grammar."""
     request = build.request(parsed)
     return Defaults(
         sampling=build.sampling(parsed),
         max_tokens=request.max_tokens,
         stop=request.stop,
+        adapter=scales_of(model, ()) if params.lora_init_without_apply else None,
         cache_prompt=params.cache_prompt,
         grammar=request.grammar if request.grammar_file is None else read_text(request.grammar_file),
         json_schema=schema_of(request),

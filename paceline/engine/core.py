@@ -43,6 +43,7 @@ class Target(Cells, Protocol):
 
     def new_batch(self) -> Batch: ...
     def decode(self, batch: Batch) -> Floats: ...
+    def use_adapters(self, scales: str | None) -> None: ...
     def clear(self) -> None: ...
 
 
@@ -131,7 +132,7 @@ class Core:
             active.emit(Finished("cancelled", active.paused.timings() if active.paused else Timings()))
             return True
         tokens = active.paused.tokens if active.paused else active.request.tokens
-        slot = self.memory.choose(tokens, active.request.slot)
+        slot = self.memory.choose(tokens, active.request.slot, active.request.adapter)
         # Nobody overtakes a request that waits for memory, or it might wait for ever.
         self._short = self._short or (slot is not None and not self._may_come(active, len(tokens)))
         if slot is None or self._short:
@@ -158,7 +159,8 @@ class Core:
         request, prompt = active.request, active.request.tokens
         sampler = Sampler(self.vocab, request.sampling, self.target.n_ctx_seq)
         sampler.prime(prompt)
-        self.memory.keep(slot, self.memory.reusable(slot, prompt) if request.cache_prompt else 0)
+        self.memory.keep(slot, self.memory.reusable(slot, prompt, request.adapter) if request.cache_prompt else 0)
+        slot.adapter = request.adapter
         slot.active, slot.sampler, slot.draft = active, sampler, Proposal()
         slot.tokens, slot.known = list(prompt), []
         slot.n_prompt, slot.n_cached, slot.n_steps = len(prompt), slot.n_computed, 0
@@ -172,7 +174,8 @@ class Core:
 
     def _go_on(self, slot: Slot, active: ActiveRequest, paused: Slot) -> None:
         """What was written before the pause is computed again like a prompt, as far as it is not in memory."""
-        self.memory.keep(slot, self.memory.reusable(slot, paused.tokens))
+        self.memory.keep(slot, self.memory.reusable(slot, paused.tokens, active.request.adapter))
+        slot.adapter = active.request.adapter
         slot.take_over(paused)
         slot.active, active.paused = active, None
         self.drafting.begin(slot)
@@ -240,6 +243,7 @@ class Core:
             return NO_ROWS
         batch = self._batch
         batch.clear()
+        self.target.use_adapters(works[0].slot.adapter)
         for work in works:
             padded = work.padded()
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)

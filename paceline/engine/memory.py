@@ -47,7 +47,7 @@ class Memory:
         self.similarity = similarity
         self._clock = count(1)
 
-    def choose(self, prompt: list[int], wanted: int | None) -> Slot | None:
+    def choose(self, prompt: list[int], wanted: int | None = None, adapter: str | None = None) -> Slot | None:
         """The idle slot that remembers most of this prompt, else the one unused for longest."""
         idle = [slot for slot in self.slots if not slot.busy and wanted in (None, slot.seq)]
         if not idle:
@@ -55,11 +55,13 @@ class Memory:
         oldest = min(idle, key=lambda slot: slot.last_used)
         if not self.similarity:
             return oldest
-        best = max(idle, key=lambda slot: (self.reusable(slot, prompt), -slot.last_used))
-        return best if self.reusable(best, prompt) >= self.similarity * len(prompt) else oldest
+        best = max(idle, key=lambda slot: (self.reusable(slot, prompt, adapter), -slot.last_used))
+        return best if self.reusable(best, prompt, adapter) >= self.similarity * len(prompt) else oldest
 
-    def reusable(self, slot: Slot, prompt: list[int]) -> int:
+    def reusable(self, slot: Slot, prompt: list[int], adapter: str | None = None) -> int:
         """Tokens of the prompt the slot holds already; the last one is always computed anew, for its logits."""
+        if slot.adapter != adapter:
+            return 0
         n = min(common_prefix(slot.tokens[: slot.n_reusable], prompt), len(prompt) - 1)
         return n - n % self.border
 
@@ -124,7 +126,7 @@ class Memory:
     def remember(self, seq: int, tokens: list[int]) -> None:
         """The slot's memory was filled from outside with these tokens; where borders count, nobody knows theirs."""
         slot = self._idle(seq)
-        slot.tokens, slot.n_computed = tokens, len(tokens)
+        slot.tokens, slot.n_computed, slot.adapter = tokens, len(tokens), None
         slot.n_reusable = 0 if self.border > 1 else len(tokens)
 
     def _idle(self, seq: int) -> Slot:

@@ -52,6 +52,7 @@ class Slot:
     n_cached: int = 0
     n_steps: int = 0
     last_used: int = 0
+    adapter: str | None = None
     active: ActiveRequest | None = None
     sampler: Sampler | None = None
     draft: Proposal = field(default_factory=Proposal)

@@ -118,6 +118,8 @@ class Context:
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
         self.n_decodes = 0
+        self._scales: str | None = ""
+        self.use_adapters(None)
         self._memory = c.llama_get_memory(self.handle)
         if not (self._memory or pooled):
             self.close()
@@ -151,10 +153,6 @@ class Context:
         handle = c.llama_init_from_model(model.handle, raw)
         if not handle:
             raise ModelError(f"cannot open a context of {params.n_ctx} tokens for {model.path}: {log.reason()}")
-        if n := len(model.adapters):
-            handles = (c.llama_adapter_lora_p_ctypes * n)(*model.adapters)
-            scales = (ctypes.c_float * n)(*(scale for _, scale in model.params.adapters))
-            c.llama_set_adapters_lora(handle, handles, n, scales)
         return int(handle)
 
     @cached_property
@@ -186,6 +184,17 @@ class Context:
             reason = "no free cells in its memory" if code == NO_ROOM else log.reason()
             raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
         return self._logits(address or 0, batch.n_outputs if address else 0)
+
+    def use_adapters(self, scales: str | None) -> None:
+        """How much each adapter counts from now on, as in "0.5,1.0"; None as the model's parameters have it."""
+        if scales == self._scales or not self.model.adapters:
+            return
+        self._scales = scales
+        counts = [scale for _, scale in self.model.params.adapters] if scales is None else map(float, scales.split(","))
+        used = [(adapter, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
+        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
+        values = (ctypes.c_float * len(used))(*(scale for _, scale in used))
+        c.llama_set_adapters_lora(self.handle, handles, len(used), values)
 
     def _logits(self, address: int, n_rows: int) -> Floats:
         if self._view != (address, n_rows):

@@ -18,7 +18,7 @@ from paceline.engine.loop import EngineLoop
 from paceline.engine.request import Event, Failed, Finished, Request
 from paceline.engine.slot import Slot
 from paceline.engine.warmup import IdleMeasuring, Measurement
-from paceline.errors import ContextFull, PacelineError
+from paceline.errors import ContextFull, PacelineError, RequestError
 from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
@@ -156,6 +156,8 @@ class LocalEngine:
 
         def save() -> tuple[int, int]:
             tokens = self.core.memory.idle_tokens(slot)
+            if self.core.slots[slot].adapter is not None:
+                raise RequestError(f"slot {slot} was computed with other adapters than the server's own")
             n_bytes = self.parts.context.save(slot, tokens, path)
             for drafter in self.parts.drafters:
                 with told("what %s computed is not saved: %s", drafter.name):

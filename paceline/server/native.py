@@ -18,6 +18,7 @@ from paceline.server.native_reply import NativeReply, ReplyOptions, settings_jso
 from paceline.server.reply import BUILD
 from paceline.server.schema import (
     MAX_CHOICES,
+    Adapters,
     DetokenizeBody,
     InfillBody,
     NativeBody,
@@ -27,7 +28,7 @@ from paceline.server.schema import (
 )
 from paceline.server.service import Service
 from paceline.server.stream import send
-from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, text_request, utf8
+from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, scales_of, text_request, utf8
 from paceline.text.infill import File, infill_prompt, spelling_for, suffix_first_prompt
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
@@ -64,12 +65,13 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/lora-adapters")
     async def adapters() -> Response:
-        listed = enumerate(service.settings.model.adapters)
-        return Json([{"id": id, "path": path, "scale": scale} for id, (path, scale) in listed])
+        return Json(service.adapters_json())
 
     @router.post("/lora-adapters")
-    async def set_adapters() -> Response:
-        raise not_supported("adapters are chosen at the start, with --lora-scaled FILE:SCALE")
+    async def set_adapters(body: Adapters) -> Response:
+        """For requests that do not say; those at work go on as they are."""
+        service.defaults = replace(service.defaults, adapter=scales_of(service.settings.model, body))
+        return Json({"success": True})
 
     add_completion(router, service)
     add_tokens(router, service)

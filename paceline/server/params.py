@@ -44,6 +44,7 @@ class ServerParams:
     reasoning_preserve: bool | None = None
     skip_chat_parsing: bool = False
     spm_infill: bool = False
+    lora_init_without_apply: bool = False
     ui_config: str | None = None
     ui_config_file: str | None = None
     log_prompts_dir: str | None = None

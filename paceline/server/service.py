@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paceline.config import Settings
 from paceline.errors import PacelineError, QueueFull
@@ -147,6 +147,15 @@ class Service:
     @property
     def model_name(self) -> str:
         return self.model_names[0]
+
+    def adapters_json(self) -> list[dict[str, Any]]:
+        """Each LoRA, and how much it counts for requests that do not say."""
+        chosen, adapters = self.defaults.adapter, self.settings.model.adapters
+        scales = [scale for _, scale in adapters] if chosen is None else map(float, chosen.split(","))
+        return [
+            {"id": id, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
+            for id, ((path, _), scale) in enumerate(zip(adapters, scales, strict=True))
+        ]
 
     async def status(self) -> Status:
         """Waits for the current step to end, beside the event loop."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from paceline.config import SamplingParams, SpeculativeParams
+from paceline.config import ModelParams, SamplingParams, SpeculativeParams
 from paceline.drafters.names import canonical
 from paceline.engine.request import Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
 from paceline.server.errors import ApiError
-from paceline.server.schema import MAX_INPUTS, PromptField, PromptObject, SamplingBody
+from paceline.server.schema import MAX_INPUTS, AdapterScale, PromptField, PromptObject, SamplingBody
 
 BYTES_PER_TOKEN, MIN_TEXT = 64, 2**20
 RANDOM_SEED = 2**32 - 1
@@ -28,6 +28,7 @@ class Defaults:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    adapter: str | None = None
     cache_prompt: bool = True
     grammar: str | None = None
     json_schema: str | None = None
@@ -44,6 +45,7 @@ class TextRequest:
     stop: tuple[str, ...] = ()
     n_logprobs: int | None = None
     grammar: Grammar | None = None
+    adapter: str | None = None
     cache_prompt: bool = True
     slot: int | None = None
     t_max_predict_ms: int = 0
@@ -65,6 +67,7 @@ class TextRequest:
             speculative=self.speculative,
             logprobs=self.n_logprobs,
             grammar=self.grammar,
+            adapter=self.adapter,
             cache_prompt=self.cache_prompt,
             slot=self.slot,
         )
@@ -78,12 +81,23 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         speculative=speculative_of(engine, body),
         max_tokens=max_tokens_of(body, defaults.max_tokens),
         stop=stops_of(body, defaults.stop),
+        adapter=defaults.adapter if body.lora is None else scales_of(engine.settings.model, body.lora),
         cache_prompt=defaults.cache_prompt if body.cache_prompt is None else body.cache_prompt,
         slot=None if body.id_slot in (None, -1) else body.id_slot,
         t_max_predict_ms=max(0, body.t_max_predict_ms or 0),
         timings_per_token=bool(body.timings_per_token),
         stream=bool(body.stream),
     )
+
+
+def scales_of(model: ModelParams, given: Sequence[AdapterScale]) -> str | None:
+    """How much every adapter counts: one that is not named, nothing. None where it is as at the start."""
+    scales = [0.0] * len(model.adapters)
+    for each in given:
+        if not 0 <= each.id < len(scales):
+            raise ConfigError(f"there is no adapter {each.id}; the server was started with {len(scales)} (--lora)")
+        scales[each.id] = each.scale
+    return None if scales == [scale for _, scale in model.adapters] else ",".join(map(str, scales))
 
 
 def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> SamplingParams:

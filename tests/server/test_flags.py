@@ -106,13 +106,6 @@ def test_so_many_threads_work_beside_the_loop(server: Live) -> None:
     assert names == ["paceline-http_0"]
 
 
-def test_adapters_are_listed_and_stay(server: Live, tmp_path: Path, target: str) -> None:
-    assert server.http.get("/lora-adapters").json() == []
-    refused = server.http.post("/lora-adapters", json=[{"id": 0, "scale": 0.5}])
-    assert refused.status_code >= 400
-    assert "--lora-scaled" in refused.json()["error"]["message"]
-
-
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="this system cannot share ports")
 def test_a_port_can_be_shared() -> None:
     with listen(ServerParams(port=0, reuse_port=True)) as first:

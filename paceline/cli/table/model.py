@@ -85,7 +85,8 @@ MODEL = [
         convert=values.adapters,
         grows=True,
         metavar="FILE",
-        help="a LoRA adapter (GGUF) on the weights, for all requests; several with commas or by giving it again",
+        help="a LoRA adapter (GGUF) on the weights, unless a request says otherwise; several with commas or by giving "
+        "it again",
     ),
     Flag(
         names="--lora-scaled",

@@ -21,11 +21,6 @@ ONE_MODEL = "one server serves one model; start one for each, on ports of their 
 SERVES = "`paceline serve` takes it"
 
 CHANGES_THE_ANSWER = [
-    switch(
-        "--lora-init-without-apply",
-        "adapters that requests turn on",
-        "adapters hold for all requests; leave out those that are not to count",
-    ),
     refused("--control-vector", "steering vectors", STEERING),
     refused("--control-vector-scaled", "steering vectors", STEERING),
     refused("--control-vector-layer-range", "layers that are steered", STEERING),

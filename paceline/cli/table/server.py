@@ -180,6 +180,11 @@ TRAFFIC = [
         help="write every prompt, as the model reads it, to a file of its own in this folder; it grows without bound",
     ),
     Flag(
+        names="--lora-init-without-apply",
+        sets="server.lora_init_without_apply",
+        help="adapters of --lora count only for requests that name them, or once POST /lora-adapters says so",
+    ),
+    Flag(
         names="--spm-infill",
         sets="server.spm_infill",
         help="/infill gives the text after the gap first, which some models prefer",
