@@ -20,6 +20,9 @@ EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
+INQUIRIES_OF_ALL = ("version", "--version", "--list-devices", "-cl", "--cache-list", "--completion-bash")
+"""What may be asked without a command: the answer is the same for all."""
+
 
 class Command(NamedTuple):
     """A subcommand. With `flags` its main() gets what the table of flags made of the words, else the words."""
@@ -72,9 +75,9 @@ def dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    if words[0] in ("--version", "version"):
-        return show_version()
     name, rest = words[0], words[1:]
+    if name in INQUIRIES_OF_ALL:
+        name, rest = "run", ["--version" if name == "version" else name]
     if name not in COMMANDS:
         raise ConfigError(unknown(name))
     return start(name, COMMANDS[name], rest)
@@ -116,13 +119,6 @@ def call(command: Command, argument: object, parsed: Parsed) -> int:
 def overview() -> str:
     lines = [f"  paceline {name:<8} {command.summary}" for name, command in COMMANDS.items()]
     return HELP.format(commands="\n".join(lines))
-
-
-def show_version() -> int:
-    from paceline.cli.inquiries import version
-
-    print(version("paceline"))
-    return 0
 
 
 def unknown(name: str) -> str:

@@ -46,11 +46,12 @@ def test_bash_completes_choices_and_files(script: str, tmp_path: Path) -> None:
 def test_devices_and_models_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", "--list-devices"]) == 0
-    assert capsys.readouterr().out.startswith("Available devices:\n  ")
+    for words in (["serve", "--list-devices"], ["--list-devices"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith("Available devices:\n  ")
     (tmp_path / "some.gguf").touch()
     monkeypatch.setenv("PACELINE_CACHE", str(tmp_path))
     assert main(["serve", "-cl"]) == 0
     assert capsys.readouterr().out == f"number of models in cache: 1\n  1. {tmp_path}/some.gguf\n"
-    assert main(["run", "--completion-bash"]) == 0
+    assert main(["--completion-bash"]) == 0
     assert "complete -F _paceline paceline" in capsys.readouterr().out

@@ -144,7 +144,7 @@ SHOW = [
         sets="common.completion",
         commands=EVERY,
         default="",
-        help="print what makes bash complete our commands and flags: source <(paceline run --completion-bash)",
+        help="print what makes bash complete our commands and flags: source <(paceline --completion-bash)",
     ),
 ]
 
