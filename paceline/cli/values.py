@@ -188,10 +188,6 @@ def logit_bias(text: str) -> tuple[tuple[int, float], ...]:
     return ((int(match[1]), number(match[2])),)
 
 
-def effort(text: str) -> str | None:
-    return None if text == "default" else text
-
-
 def one(text: str) -> tuple[str, ...]:
     return (text,)
 

@@ -29,7 +29,7 @@ from paceline.server.schema import (
 from paceline.server.service import Service
 from paceline.server.stream import send
 from paceline.server.text_request import TextRequest, bounded, check_model, prompts_of, scales_of, text_request, utf8
-from paceline.text.infill import File, infill_prompt, spelling_for, suffix_first_prompt
+from paceline.text.infill import File, infill_prompt, spelling_for
 
 SlotId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 
@@ -182,8 +182,7 @@ def infill_requests(service: Service, body: InfillBody) -> tuple[list[TextReques
     if not isinstance(body.prompt, str):
         raise PromptError("the prompt of /infill is a text, the start of the gap")
     files = [File(file.filename, file.text) for file in body.input_extra or ()]
-    layout = infill_prompt if not service.params.spm_infill else suffix_first_prompt
-    prompt = layout(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
+    prompt = infill_prompt(spelling, body.input_prefix, body.input_suffix, body.prompt, files)
     return native_requests(service, body.model_copy(update={"prompt": prompt}))
 
 

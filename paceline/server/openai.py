@@ -100,11 +100,10 @@ def chat_request(service: Service, body: ChatBody) -> tuple[TextRequest, Rules]:
         grammar: Grammar | None = service.grammars.json_schema(conversation.forced)
     else:
         grammar = service.grammars.of_format(body.response_format) or service.grammars.of(body)
-    raw = service.params.skip_chat_parsing
     rules = Rules(
-        names=() if raw else conversation.names,
-        thoughts_opened=conversation.thoughts_opened and not raw,
-        keep_thoughts=raw or dialogue.keeps_thoughts(body, service.params.reasoning_format),
+        names=conversation.names,
+        thoughts_opened=conversation.thoughts_opened,
+        keep_thoughts=dialogue.keeps_thoughts(body, service.params.reasoning_format),
         logprobs=bool(body.logprobs),
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
     )

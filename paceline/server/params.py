@@ -40,10 +40,6 @@ class ServerParams:
     chat_template: str | None = None
     chat_template_file: str | None = None
     chat_template_kwargs: str = "{}"
-    reasoning_effort: str | None = None
-    reasoning_preserve: bool | None = None
-    skip_chat_parsing: bool = False
-    spm_infill: bool = False
     lora_init_without_apply: bool = False
     ui_config: str | None = None
     ui_config_file: str | None = None
@@ -121,8 +117,7 @@ class ServerParams:
         except ValueError as error:
             raise ConfigError(f"--chat-template-kwargs is not JSON: {error}") from None
         check(isinstance(variables, dict), '--chat-template-kwargs is a JSON object, as in {"enable_thinking": false}')
-        reasoning = {"reasoning_effort": self.reasoning_effort, "preserve_reasoning": self.reasoning_preserve}
-        return {**{name: value for name, value in reasoning.items() if value is not None}, **variables}
+        return dict(variables)
 
     def ui_settings(self) -> dict[str, Any]:
         """What a web page finds in /props to begin with."""

@@ -49,19 +49,6 @@ def spelling_for(is_token: Callable[[str], bool]) -> Spelling | None:
 def infill_prompt(spelling: Spelling, prefix: str, suffix: str, start: str = "", files: Sequence[File] = ()) -> str:
     """`start` is the beginning of the middle, which the model continues."""
     gap = f"{spelling.prefix}{prefix}{spelling.suffix}{suffix}{spelling.middle}{start}"
-    return among(spelling, files, gap)
-
-
-def suffix_first_prompt(
-    spelling: Spelling, prefix: str, suffix: str, start: str = "", files: Sequence[File] = ()
-) -> str:
-    """The other order, which some models prefer."""
-    gap = f"{spelling.suffix}{suffix}{spelling.prefix}{prefix}{spelling.middle}{start}"
-    return among(spelling, files, gap)
-
-
-def among(spelling: Spelling, files: Sequence[File], gap: str) -> str:
-    """The gap after the project's other files."""
     if not files:
         return gap
     if not spelling.file:

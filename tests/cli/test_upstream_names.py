@@ -20,6 +20,8 @@ LLAMA_ARG_CORS_ORIGINS LLAMA_ARG_CORS_METHODS LLAMA_ARG_CORS_HEADERS LLAMA_ARG_C
 --embd-normalize --rerank --reranking LLAMA_ARG_RERANKING
 -rea --reasoning --reasoning-budget --reasoning-budget-message --prefill-assistant --no-prefill-assistant
 LLAMA_ARG_REASONING LLAMA_ARG_THINK_BUDGET LLAMA_ARG_THINK_BUDGET_MESSAGE LLAMA_ARG_PREFILL_ASSISTANT
+--reasoning-effort --reasoning-preserve --no-reasoning-preserve --skip-chat-parsing --no-skip-chat-parsing --spm-infill
+LLAMA_ARG_REASONING_EFFORT LLAMA_ARG_REASONING_PRESERVE LLAMA_ARG_SKIP_CHAT_PARSING
 --spec-synth-len --spec-synth-rates LLAMA_ARG_SPEC_SYNTH_LEN LLAMA_ARG_SPEC_SYNTH_RATES
 """
 ON_THEIR_WAY = set(NOT_MERGED.split())

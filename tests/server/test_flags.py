@@ -19,11 +19,7 @@ from paceline.server.origin import only_this_machine
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
 from paceline.server.sse import EventStream
-from paceline.text.infill import SPELLINGS, File, infill_prompt, suffix_first_prompt
 from tests.server.live import Live, live, settings
-
-TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}[{{ reasoning_effort }},{{ preserve_reasoning }}]<think>"
-HELLO = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +32,6 @@ def server(target: str, prompts: Path) -> Iterator[Live]:
     params = ServerParams(
         port=0,
         shutdown_timeout=1,
-        chat_template=TEMPLATE,
-        reasoning_effort="high",
-        reasoning_preserve=False,
-        skip_chat_parsing=True,
         log_prompts_dir=str(prompts),
         threads_http=1,
         ui_config='{"theme": "dark"}',
@@ -63,24 +55,6 @@ def test_a_folder_for_prompts_that_cannot_be_made_is_told_of(target: str, tmp_pa
         live(settings(target), ServerParams(port=0, log_prompts_dir=str(tmp_path / "file" / "under")), load=False),
     ):
         pass
-
-
-def test_templates_hear_how_much_to_think(server: Live) -> None:
-    def rendered(**more: Any) -> str:
-        return str(server.post("/apply-template", messages=HELLO, **more).json()["prompt"])
-
-    assert rendered() == "hello[high,False]<think>"
-    assert rendered(chat_template_kwargs={"reasoning_effort": "low"}) == "hello[low,False]<think>"
-
-
-def test_answers_come_as_they_are(server: Live) -> None:
-    grammar = 'root ::= "hm</think><tool_call>{\\"name\\": \\"f\\", \\"arguments\\": {}}</tool_call>"'
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    body = {"messages": HELLO, "tools": tools, "grammar": grammar, "max_tokens": 200}
-    message = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
-    assert message["content"] == 'hm</think><tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    assert not message.get("tool_calls")
-    assert not message.get("reasoning_content")
 
 
 def test_a_page_finds_its_settings(server: Live, tmp_path: Path) -> None:
@@ -182,13 +156,3 @@ def test_silence_is_filled_with_comments() -> None:
     assert 1 <= len(pings) <= 8
     assert sent(10.0, 0.01, 0.01) == [b"head", b"first", b"line", b"line", b""]
     assert sent(0.0, 0.1) == [b"head", b"first", b"line", b""]
-
-
-def test_the_text_after_a_gap_may_come_first() -> None:
-    spelling = SPELLINGS[1]
-    assert infill_prompt(spelling, "a", "b", "c") == "<fim_prefix>a<fim_suffix>b<fim_middle>c"
-    assert suffix_first_prompt(spelling, "a", "b", "c") == "<fim_suffix>b<fim_prefix>a<fim_middle>c"
-    files = [File("x.py", "x = 1")]
-    assert suffix_first_prompt(spelling, "a", "b", "c", files) == (
-        "<repo_name>myproject\n<file_sep>x.py\nx = 1\n<file_sep>filename\n<fim_suffix>b<fim_prefix>a<fim_middle>c"
-    )

@@ -5,6 +5,8 @@ Each says what it is and why nothing comes of it, which is the one line its user
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, MISSING, Flag, Kind, rows
 
@@ -72,29 +74,6 @@ THREADS = [
 ]
 
 MEMORY = [
-    valued("--keep", "tokens kept when the context shifts", "an answer here ends at the context's end instead"),
-    bare(
-        "--context-shift",
-        "go on when the context is full",
-        "an answer here ends at the context's end instead",
-        off="--no-context-shift",
-        env="LLAMA_ARG_CONTEXT_SHIFT",
-        always=False,
-    ),
-    valued("-cram --cache-ram", "memory for prompts of idle slots", "slots keep their own", env="LLAMA_ARG_CACHE_RAM"),
-    valued(
-        "--kv-unified-per-slot",
-        "the most of the shared cache that one slot may take",
-        "a slot may use whatever of the shared cache is free; -n bounds an answer",
-        env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
-    ),
-    bare(
-        "--cache-idle-slots",
-        "save idle slots",
-        "slots keep their own",
-        off="--no-cache-idle-slots",
-        env="LLAMA_ARG_CACHE_IDLE_SLOTS",
-    ),
     bare("--swa-full", "full-size cache for sliding-window models", ALWAYS, env="LLAMA_ARG_SWA_FULL", always=True),
     valued(
         "-ctxcp --ctx-checkpoints --swa-checkpoints",
@@ -164,14 +143,11 @@ REPORTING = [
         always=False,
     ),
     bare("-sp --special", "show special tokens as text", "they steer the model and are no part of its answer"),
-    bare("--jinja", "jinja templates", ALWAYS, off="--no-jinja", env="LLAMA_ARG_JINJA", always=True),
     bare("--simple-io", "plain terminal input", "input is plain where it is no terminal"),
     bare("-i --interactive", "take turns", "-cnv does that here"),
     bare("-if --interactive-first", "take turns", "-cnv does that here"),
     bare("-mli --multiline-input", "input of several lines", "a question is one line; -f reads longer ones"),
     bare("--offline", "no network", ALWAYS, env="LLAMA_ARG_OFFLINE", always=True),
-    valued("--tags", "labels of the model", "nothing here shows them", env="LLAMA_ARG_TAGS"),
-    valued("--sleep-idle-seconds", "unload when idle", "the model stays in memory"),
 ]
 
 MEDIA = [
@@ -212,4 +188,37 @@ ROUTER = [
     ),
 ]
 
-ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING + MEDIA + ROUTER)
+JINJA = bare("--jinja", "jinja templates", ALWAYS, off="--no-jinja", env="LLAMA_ARG_JINJA", always=True)
+
+ELSEWHERE = [
+    replace(JINJA, commands=("serve",)),
+    valued("--keep", "tokens kept when the context shifts", "an answer here ends at the context's end instead"),
+    bare(
+        "--context-shift",
+        "go on when the context is full",
+        "an answer here ends at the context's end instead",
+        off="--no-context-shift",
+        env="LLAMA_ARG_CONTEXT_SHIFT",
+        always=False,
+    ),
+    valued("-cram --cache-ram", "memory for prompts of idle slots", "slots keep their own", env="LLAMA_ARG_CACHE_RAM"),
+    valued(
+        "--kv-unified-per-slot",
+        "the most of the shared cache that one slot may take",
+        "a slot may use whatever of the shared cache is free; -n bounds an answer",
+        env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+    ),
+    bare(
+        "--cache-idle-slots",
+        "save idle slots",
+        "slots keep their own",
+        off="--no-cache-idle-slots",
+        env="LLAMA_ARG_CACHE_IDLE_SLOTS",
+    ),
+    valued("--tags", "labels of the model", "nothing here shows them", env="LLAMA_ARG_TAGS"),
+    valued("--sleep-idle-seconds", "unload when idle", "the model stays in memory"),
+]
+"""Made real on other branches at the same time: goes when those are merged."""
+
+ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING + MEDIA + ROUTER + ELSEWHERE)
+ROWS += rows("without effect", ("run", "bench"), [JINJA])

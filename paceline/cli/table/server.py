@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from paceline.cli import values
 from paceline.cli.table.flag import SERVE, Flag, Kind, rows
 from paceline.config import POOLINGS
 
@@ -184,11 +183,6 @@ TRAFFIC = [
         sets="server.lora_init_without_apply",
         help="adapters of --lora count only for requests that name them, or once POST /lora-adapters says so",
     ),
-    Flag(
-        names="--spm-infill",
-        sets="server.spm_infill",
-        help="/infill gives the text after the gap first, which some models prefer",
-    ),
 ]
 
 REPORT = [
@@ -288,31 +282,6 @@ TEMPLATE = [
         metavar="JSON",
         env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
         help='variables for the chat template, as in {"enable_thinking": false}',
-    ),
-    Flag(
-        names="--reasoning-effort",
-        sets="server.reasoning_effort",
-        kind=Kind.STR,
-        convert=values.effort,
-        metavar="LEVEL",
-        env="LLAMA_ARG_REASONING_EFFORT",
-        default="the template's own",
-        help="how long to think, such as low, medium or high, for templates that ask",
-    ),
-    Flag(
-        names="--reasoning-preserve",
-        off="--no-reasoning-preserve",
-        sets="server.reasoning_preserve",
-        env="LLAMA_ARG_REASONING_PRESERVE",
-        default="the template's own",
-        help="whether thoughts of earlier turns stay in the prompt, for templates that ask",
-    ),
-    Flag(
-        names="--skip-chat-parsing",
-        off="--no-skip-chat-parsing",
-        sets="server.skip_chat_parsing",
-        env="LLAMA_ARG_SKIP_CHAT_PARSING",
-        help="chat answers as they come: thoughts and tool calls stay in the text",
     ),
 ]
 
