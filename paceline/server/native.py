@@ -216,7 +216,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
         "is_sleeping": False,
-        "ui_settings": service.params.ui_settings(),
+        "ui_settings": service.ui_settings,
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 

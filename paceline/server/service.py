@@ -71,6 +71,7 @@ class Service:
         self.template_variables = params.template_variables()
         self.metrics = Metrics()
         self.created = int(time.time())
+        self.ui_settings = params.ui_settings()
         self.prompt_log = PromptLog(params.log_prompts_dir) if params.log_prompts_dir else None
         self.progress = 0.0
         self.error: Exception | None = None

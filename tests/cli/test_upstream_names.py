@@ -9,6 +9,7 @@ import pytest
 from paceline.cli.flags import flags_of, parse
 from paceline.cli.help import markdown
 from paceline.cli.table.flag import Flag, Kind, Support
+from paceline.errors import ConfigError
 from tests.cli.upstream_names import flags
 
 HERE = Path(__file__).parent
@@ -71,6 +72,13 @@ def test_one_line_at_the_start_and_none_for_what_is_always_so() -> None:
     assert len(parsed.warnings) == 2
     assert parsed.warnings[0].startswith("--perf has no effect here: replies and --show-timings")
     assert parsed.warnings[1] == "-nocb has no effect here: always so"
+
+
+def test_router_mcp_and_tools_stay_out_of_the_server_alone() -> None:
+    for words, environ in ((["--models-dir", "x"], {}), ([], {"LLAMA_ARG_TOOLS": "all"}), (["--agent"], {})):
+        with pytest.raises(ConfigError, match="is not supported: "):
+            parse(words, "serve", environ)
+    assert parse([], "run", {"LLAMA_ARG_TOOLS": "all"}).values == {}, "that is for servers"
 
 
 def example(flag: Flag) -> str:

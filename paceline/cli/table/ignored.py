@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paceline.cli import values
-from paceline.cli.table.flag import EVERY, MISSING, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, MISSING, SERVE, Flag, Kind, rows
 
 
 def bare(names: str, help: str, why: str, off: str = "", env: str = "", always: object = MISSING) -> Flag:
@@ -191,7 +191,7 @@ ROUTER = [
 JINJA = bare("--jinja", "jinja templates", ALWAYS, off="--no-jinja", env="LLAMA_ARG_JINJA", always=True)
 
 ELSEWHERE = [
-    replace(JINJA, commands=("serve",)),
+    replace(JINJA, commands=SERVE),
     valued("--keep", "tokens kept when the context shifts", "an answer here ends at the context's end instead"),
     bare(
         "--context-shift",
@@ -220,5 +220,6 @@ ELSEWHERE = [
 ]
 """Made real on other branches at the same time: goes when those are merged."""
 
-ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING + MEDIA + ROUTER + ELSEWHERE)
+ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING + MEDIA + ELSEWHERE)
+ROWS += rows("without effect", SERVE, ROUTER)
 ROWS += rows("without effect", ("run", "bench"), [JINJA])

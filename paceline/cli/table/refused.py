@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.cli.table.flag import EVERY, MISSING, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, MISSING, SERVE, Flag, Kind, rows
 
 
 def refused(names: str, help: str, why: str, env: str = "") -> Flag:
@@ -66,6 +66,5 @@ NOT_FOR_RUN = [
     refused("--chat-template-kwargs", "values for the chat template", SERVES),
 ]
 
-ROWS = rows("not supported", EVERY, CHANGES_THE_ANSWER + STAYS_OUT + ELSEWHERE) + rows(
-    "not supported", ("run", "bench"), NOT_FOR_RUN
-)
+ROWS = rows("not supported", EVERY, CHANGES_THE_ANSWER + ELSEWHERE) + rows("not supported", SERVE, STAYS_OUT)
+ROWS += rows("not supported", ("run", "bench"), NOT_FOR_RUN)
