@@ -74,6 +74,8 @@ class Parts:
         params = self.settings.engine
         types = canonical(params.spec_types)
         check_gguf(self.settings.model.path)
+        for adapter, _ in self.settings.model.adapters:
+            check_gguf(adapter)
         if idle := idle_flags(self.settings.model):
             log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
         self.exactness = self._open_target(on_progress)

@@ -136,3 +136,7 @@ def test_an_adapter_is_heard_in_the_answer(target: str, tmp_path: Path, capsys: 
     assert answers[0] == answers[2] != answers[1]
     assert run("-m", target, "-p", "x", "--lora", target) == 2
     assert "cannot use the adapter" in error_of(capsys)
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(Path(adapter).read_bytes()[:-100])
+    assert run("-m", target, "-p", "x", "--lora", str(cut)) == 2
+    assert "damaged" in error_of(capsys)
