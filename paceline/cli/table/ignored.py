@@ -21,7 +21,7 @@ def valued(names: str, help: str, why: str, env: str = "") -> Flag:
 
 IK = "ik_llama.cpp computes so, libllama does not"
 NO_FIT = "nothing is fitted by itself; where memory is short, lower -ngl or -c"
-NO_IMAGES = "no images, sound or video are read here, so there is nothing to size"
+NO_IMAGES = "no images, sound or video are read here"
 ONE_TEAM = "the same threads read and write, for target and draft; {} holds for all of them"
 NO_STATES = "prompts are read again from where a slot's memory can be cut"
 ALWAYS = "always so"
