@@ -1,42 +1,40 @@
-"""Every default and every check, in frozen dataclasses. Knows nothing else of paceline but its errors."""
+"""Every default and every check, in frozen dataclasses. Knows nothing else of paceline but its errors and what the
+machine grants."""
 
 from __future__ import annotations
 
 import math
-import os
-import re
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from paceline.errors import ConfigError
-
-SAMPLER_ORDER = (
-    "penalties",
-    "dry",
-    "top_n_sigma",
-    "top_k",
-    "typ_p",
-    "top_p",
-    "min_p",
-    "xtc",
-    "temperature",
-)
+from paceline.granted import usable_cores
+from paceline.sampler_names import SAMPLER_ORDER, SAMPLERS
 
 AUTO_SLOTS = 4
 AUTO_CACHE = 8192  # MiB
 MIB = 2**20
 BLOCK = 256  # tokens: libllama makes contexts of so many
-SAMPLERS = (*SAMPLER_ORDER, "infill", "adaptive_p")
-SAMPLER_LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
-SAMPLER_ALIASES = {"nucleus": "top_p", "temp": "temperature", "typ": "typ_p", "typical": "typ_p", "typicalp": "typ_p"}
-PLAIN_NAMES = {name.replace("_", ""): name for name in SAMPLERS}
-
 POLICIES = ("auto", "fixed")
 POOLINGS = ("none", "mean", "cls", "last", "rank")
 MAX_TEXTS = 32  # embedded at once
+POSITIONS = (
+    "rope_scaling",
+    "rope_freq_base",
+    "rope_freq_scale",
+    "yarn_orig_ctx",
+    "yarn_ext_factor",
+    "yarn_attn_factor",
+    "yarn_beta_slow",
+    "yarn_beta_fast",
+)
+
+SPLIT_MODES = ("none", "layer", "row", "tensor")
+LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
+LAZY_MODES = ("off", "auto", "on")
+NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
+ROPE_SCALINGS = ("none", "linear", "yarn")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
 LONGEST_BREAKER = 256  # characters, of which libllama reads 40
@@ -52,48 +50,13 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
     check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
 
 
+def check_choice(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+    check(value in allowed, f"unknown {name} {value!r}; choose from {', '.join(filter(None, allowed))}")
+
+
 def resolve_seed(seed: int) -> int:
     """-1 asks for a seed of the machine's choosing."""
     return secrets.randbits(63) if seed < 0 else seed
-
-
-def usable_memory(
-    meminfo: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> int | None:
-    """Bytes this process may use: the machine's, no more than its control group is granted. None where nobody says."""
-    try:
-        found = re.search(r"^MemTotal: +(\d+) kB", meminfo.read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    limits = [int(text) for text in group_files("memory.max", groups, own) if text.strip().isdigit()]
-    return min([1024 * int(found[1]), *limits]) if found else None
-
-
-def group_files(name: str, groups: Path, own: Path) -> Iterator[str]:
-    """A file of this process's control group and of each above it, as far as they can be read."""
-    try:
-        group = next(line[3:].strip("/") for line in own.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        return
-    for folder in (groups / group, *(groups / parent for parent in Path(group).parents)):
-        with suppress(OSError):
-            yield (folder / name).read_text()
-
-
-def sampler_name(given: str) -> str:
-    """A filter by any of its names: top-k, topk, TOP_K are one. What is none is given back."""
-    plain = given.strip().lower().replace("-", "").replace("_", "")
-    return SAMPLER_ALIASES.get(plain) or PLAIN_NAMES.get(plain, given)
-
-
-def usable_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Cores this process may keep busy: those it may run on, no more than its control group is granted."""
-    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for text in group_files("cpu.max", groups, own):
-        with suppress(ValueError):  # no limit here
-            quota, period = text.split()
-            n = min(n, max(1, int(quota) // int(period)))
-    return n
 
 
 def part(n_ctx: int, n_slots: int) -> int:
@@ -275,7 +238,12 @@ class SuffixParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParams:
-    """How a GGUF file becomes a model in memory."""
+    """How a GGUF file becomes a model in memory, and where its parts live.
+
+    A `load_mode` says all of `use_mmap` and `use_mlock`. `tensors` are pairs of a pattern and the memory for tensors of
+    such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE. `adapters` are LoRA files
+    and how much each counts.
+    """
 
     path: str
     n_gpu_layers: int = -1
@@ -283,9 +251,30 @@ class ModelParams:
     use_mlock: bool = False
     use_extra_bufts: bool = True
     vocab_only: bool = False
+    load_mode: str | None = None
+    lazy_mode: str | None = None
+    check_tensors: bool = False
+    no_host: bool = False
+    numa: str | None = None
+    devices: tuple[str, ...] | None = None
+    split_mode: str = "layer"
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = 0
+    tensors: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[str, ...] = ()
+    adapters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         check(bool(self.path), "no model file given")
+        check_choice("load mode", self.load_mode, (None, *LOAD_MODES))
+        check_choice("lazy mode", self.lazy_mode, (None, *LAZY_MODES))
+        check_choice("NUMA strategy", self.numa, (None, *NUMA_STRATEGIES))
+        check_choice("split mode", self.split_mode, SPLIT_MODES)
+        check_range("the main GPU", self.main_gpu, 0, 2**16)
+        for path, scale in self.adapters:
+            check(math.isfinite(scale), f"the scale of the adapter {path} must be a number, got {scale}")
+        for share in self.tensor_split:
+            check_range("a GPU's share", share, 0.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +283,7 @@ class ContextParams:
 
     `n_ctx` is the total, of which each of `n_seqs` may fill an equal part. They are in one pool, to be computed in one
     call; with `kv_unified` any of them may fill it, and where that is False each has cells of its own. `n_ctx_slot`
-    bounds what one holds.
+    bounds what one holds. What of `rope_` and `yarn_`, the stretching of positions, is None is the model's own.
     """
 
     n_ctx: int = 0
@@ -310,8 +299,22 @@ class ContextParams:
     cache_type_v: str = "f16"
     offload_kqv: bool = True
     pooling: str | None = None
+    op_offload: bool = True
+    rope_scaling: str | None = None
+    rope_freq_base: float | None = None
+    rope_freq_scale: float | None = None
+    yarn_orig_ctx: int | None = None
+    yarn_ext_factor: float | None = None
+    yarn_attn_factor: float | None = None
+    yarn_beta_slow: float | None = None
+    yarn_beta_fast: float | None = None
 
     def __post_init__(self) -> None:
+        check_choice("RoPE scaling", self.rope_scaling, (None, *ROPE_SCALINGS))
+        for name, value in self.positions.items():
+            if not isinstance(value, str):
+                check(math.isfinite(value), f"{name} must be a number, got {value}")
+        check_range("yarn_orig_ctx", self.yarn_orig_ctx or 0, 0, 2**31 - 1)
         names = ", ".join(POOLINGS)
         check(self.pooling in (None, *POOLINGS), f"unknown pooling {self.pooling!r}; choose from {names}")
         check(self.n_ctx >= 0, f"context size must be 0 (the model's own) or more, got {self.n_ctx}")
@@ -331,6 +334,12 @@ class ContextParams:
         """Tokens to open the context with: equal parts are whole blocks. 0 = as many as the model was trained for."""
         n = self.n_ctx or self.n_ctx_slot * self.n_seqs
         return n if self.kv_unified else part(n, self.n_seqs) * self.n_seqs
+
+    @property
+    def positions(self) -> dict[str, str | float]:
+        """What is asked for beside the model's own way of counting positions."""
+        values = ((name, getattr(self, name)) for name in POSITIONS)
+        return {name: value for name, value in values if value is not None}
 
     @property
     def threads(self) -> int:
@@ -360,6 +369,7 @@ class EngineParams:
 
     `cache_ram` is how many MiB may hold prompts that no slot has room for; -1 = no limit. With `context_shift` a text
     that fills its slot goes on without the older half of it, but for the prompt's first `n_keep` tokens (-1 = all).
+    Without `warmup` nothing is measured at the start that was measured before.
     """
 
     n_slots: int = 1
@@ -372,6 +382,7 @@ class EngineParams:
     cache_idle_slots: bool = True
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
+    warmup: bool = True
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
     drafters: DrafterSettings = field(default_factory=DrafterSettings)
 

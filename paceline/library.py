@@ -198,6 +198,7 @@ class Engine:
         grammar: Grammar | None = None,
         bounds: Bounds | None = None,
         spelled: Sequence[int] = (),
+        adapter: str | None = None,
         cache_prompt: bool = True,
         n_keep: int | None = None,
         slot: int | None = None,
@@ -207,10 +208,9 @@ class Engine:
         """Start writing. Further keywords set single sampling parameters, as in `temperature=0`.
 
         `grammar` is one of `Grammar`'s, as in `Grammar.json_schema({...})`, from the start on or as `bounds` say.
-        Control tokens in `spelled` are part of the text. `logprobs` are the model's own, with `sampled_probs` those
-        that the filters left. With `progress` chunks tell how far the prompt is read.
-        Generations of one `group` end with the first of them that is done. `n_keep` tokens of the prompt stay when the
-        context shifts, where it does.
+        Control tokens in `spelled` are part of the text. `adapter` says how much each LoRA counts, as in "0.5,1.0".
+        `logprobs` are the model's own, with `sampled_probs` those the filters left. With `progress` chunks tell how
+        far the prompt is read. Of a `group` all end with the first. `n_keep` tokens stay when the context shifts.
         """
         sampling = with_overrides(sampling or SamplingParams(), overrides)
         request = Request(
@@ -226,6 +226,7 @@ class Engine:
             grammar=grammar,
             bounds=bounds,
             spelled=tuple(spelled),
+            adapter=adapter,
             cache_prompt=cache_prompt,
             n_keep=n_keep,
             slot=slot,

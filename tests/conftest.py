@@ -14,8 +14,9 @@ from tests.tiny import write_model
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The user's cache folder is left alone."""
+    """The user's cache folder is left alone, and their configuration too."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("PACELINE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 

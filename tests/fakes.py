@@ -77,6 +77,9 @@ class FakeContext:
         self.broken: int | None = None
         self.spoilt = False
 
+    def use_adapters(self, scales: str | None) -> None:
+        self.adapters = scales
+
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)
 

@@ -15,10 +15,9 @@ from paceline.config import (
     ModelParams,
     Settings,
     part,
-    usable_cores,
-    usable_memory,
 )
 from paceline.errors import ConfigError
+from paceline.granted import usable_cores, usable_memory
 
 N_CORES = len(os.sched_getaffinity(0))
 

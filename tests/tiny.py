@@ -73,6 +73,19 @@ def write_model(
     return str(path)
 
 
+def write_adapter(path: Path, *, n_embd: int = 64, strength: float = 0.1) -> str:
+    """A LoRA on the output of `write_model`: every other token hears the first direction, each in its own way."""
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 1.0)
+    writer.add_tensor("output.weight.lora_a", np.eye(1, n_embd, dtype=np.float32))
+    ways = np.arange(len(TOKENS)) % 2 * np.sin(np.arange(len(TOKENS)))
+    writer.add_tensor("output.weight.lora_b", (strength * ways).astype(np.float32).reshape(-1, 1))
+    write_out(writer)
+    return str(path)
+
+
 def write_encoder(path: Path) -> str:
     """A T5 encoder of zeros: a model that reads but cannot write."""
     n_embd = 32

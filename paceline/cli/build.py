@@ -19,9 +19,9 @@ from paceline.config import (
     SamplingParams,
     Settings,
     SpeculativeParams,
-    usable_memory,
 )
 from paceline.errors import ConfigError
+from paceline.granted import usable_memory
 
 FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
 """Context settings a draft model takes over when it has none of its own."""

@@ -35,15 +35,22 @@ FOR_THE_DRAFT = {
 
 @dataclass(slots=True)
 class Parsed:
-    """What the user asked for: only what was given, by dotted path."""
+    """What the user asked for: only what was given, by dotted path. `file` is the configuration that was read too."""
 
     command: str
     values: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    file: str | None = None
 
     def under(self, root: str) -> dict[str, Any]:
         """The values below one root, by the rest of their path."""
         return {path.removeprefix(f"{root}."): v for path, v in self.values.items() if path.startswith(f"{root}.")}
+
+    def update(self, other: Parsed) -> None:
+        """What the other says wins."""
+        self.values.update(other.values)
+        for warning in other.warnings:
+            self.warn(warning)
 
     def warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -51,10 +58,12 @@ class Parsed:
 
     def add(self, flag: Flag, name: str, value: object) -> None:
         """One use of a flag; `name` is what the user typed, for messages."""
+        if value == flag.always:
+            return
         if flag.status is Support.REFUSED:
-            raise ConfigError(f"{name} ({flag.help}) is not supported, and the answer would not be what you asked for")
-        if flag.status is not Support.REAL:
-            self.warn(f"{name} has no effect {'yet' if flag.status is Support.PLANNED else 'here'}: {flag.help}")
+            raise ConfigError(f"{name} is not supported: {flag.why}")
+        if flag.status is Support.IGNORED:
+            self.warn(f"{name} has no effect here: {flag.why}")
         for path in flag.fields:
             before = self.values.get(path) if flag.grows else None
             self.values[path] = before + value if isinstance(before, tuple) and isinstance(value, tuple) else value
@@ -72,9 +81,7 @@ def parse(argv: Sequence[str], command: str, environ: Mapping[str, str] = NO_VAR
     given = Parsed(command)
     read_variables(parsed, environ)
     read_arguments(given, argv)
-    parsed.values.update(given.values)
-    for warning in given.warnings:
-        parsed.warn(warning)
+    parsed.update(given)
     spread_draft_params(parsed)
     return parsed
 

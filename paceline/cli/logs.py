@@ -6,6 +6,7 @@ https://github.com/ggml-org/llama.cpp/blob/master/common/log.h
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -33,6 +34,7 @@ LOOKS = {
     logging.ERROR: ("E", "paceline: error: ", "\x1b[31m"),
 }
 """A level's letter, the words that stand for it in a log without prefixes, its colour."""
+LEVEL_NAMES = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warn", logging.ERROR: "error"}
 
 
 @contextmanager
@@ -84,12 +86,23 @@ def handlers_of(options: LogOptions, *, serving: bool) -> list[logging.Handler]:
     prefix = options.prefix if options.prefix is not None else serving or bool(options.timestamps)
     timestamps = options.timestamps is not False
     color = wants_color(options.colors, sys.stderr, os.environ)
-    handlers: list[logging.Handler] = [Stderr()]
+    handlers: list[logging.Handler] = [Stream("stdout" if options.jsonl and serving else "stderr")]
     handlers[0].setFormatter(LineFormat(prefix=prefix, timestamps=timestamps, color=color))
     if options.file is not None:
         handlers.append(LogFile.open(options.file))
         handlers[1].setFormatter(LineFormat(prefix=prefix, timestamps=timestamps, color=False))
+    for handler in handlers if options.jsonl else ():
+        handler.setFormatter(JsonFormat())
     return handlers
+
+
+class JsonFormat(logging.Formatter):
+    """One object a line, with llama-server's keys; the time is in microseconds since the start."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = LEVEL_NAMES[level_of(record)]
+        line = {"type": "log", "time": microseconds(record), "level": level, "msg": super().format(record)}
+        return json.dumps(line, ensure_ascii=False)
 
 
 class LineFormat(logging.Formatter):
@@ -102,7 +115,7 @@ class LineFormat(logging.Formatter):
         self.color = color
 
     def format(self, record: logging.LogRecord) -> str:
-        level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.ERROR)
+        level = level_of(record)
         letter, words, color = LOOKS[level]
         mark, text = f"{letter} " if self.prefix else words, super().format(record)
         time = f"{elapsed(record)} " if self.prefix and self.timestamps else ""
@@ -114,18 +127,31 @@ class LineFormat(logging.Formatter):
         return f"{time}{color}{mark}{text}{RESET}"
 
 
+def level_of(record: logging.LogRecord) -> int:
+    return min(max(record.levelno // 10 * 10, logging.DEBUG), logging.ERROR)
+
+
+def microseconds(record: logging.LogRecord) -> int:
+    return int(1e3 * record.relativeCreated)
+
+
 def elapsed(record: logging.LogRecord) -> str:
-    us = int(1e3 * record.relativeCreated)
+    us = microseconds(record)
     return f"{us // 60_000_000}.{us // 1_000_000 % 60:02}.{us // 1000 % 1000:03}.{us % 1000:03}"
 
 
-class Stderr(logging.Handler):
+class Stream(logging.Handler):
     """Whatever stands there now: a progress bar puts itself in between, and takes itself away."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__()
+        self._stream = stream
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
+            stream = getattr(sys, self._stream)
+            stream.write(self.format(record) + "\n")
+            stream.flush()
         except Exception:
             self.handleError(record)
 

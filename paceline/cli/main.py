@@ -20,6 +20,9 @@ EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
+INQUIRIES_OF_ALL = ("version", "--version", "--list-devices", "-cl", "--cache-list", "--completion-bash")
+"""What may be asked without a command: the answer is the same for all."""
+
 
 class Command(NamedTuple):
     """A subcommand. With `flags` its main() gets what the table of flags made of the words, else the words."""
@@ -72,9 +75,9 @@ def dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    if words[0] in ("--version", "version"):
-        return show_version()
     name, rest = words[0], words[1:]
+    if name in INQUIRIES_OF_ALL:
+        name, rest = "run", ["--version" if name == "version" else name]
     if name not in COMMANDS:
         raise ConfigError(unknown(name))
     return start(name, COMMANDS[name], rest)
@@ -86,24 +89,29 @@ def start(name: str, command: Command, words: list[str]) -> int:
     if not command.flags:
         return call(command, words, Parsed(name))
     parsed = parse(words, name, os.environ)
-    if parsed.values.get("common.help"):
-        from paceline.cli.help import command_help
+    from paceline.cli.config_file import folders, with_file
+    from paceline.cli.inquiries import INQUIRIES
 
-        print(command_help(name))
-        return 0
-    if parsed.values.get("common.version"):
-        return show_version()
+    for asked, answer in INQUIRIES.items():
+        if parsed.values.get(f"common.{asked}"):
+            print(answer(name))
+            return 0
+    parsed = with_file(parsed, folders())
     return call(command, parsed, parsed)
 
 
 def call(command: Command, argument: object, parsed: Parsed) -> int:
     """Modules are loaded only now: help and errors come at once."""
     from paceline.cli.logs import log, writing
-    from paceline.cli.options import LogOptions
+    from paceline.cli.machine import settle
+    from paceline.cli.options import LogOptions, MachineOptions
 
     with writing(LogOptions(**parsed.under("log")), serving=parsed.command == "serve"):
+        settle(MachineOptions(**parsed.under("machine")))
         for warning in parsed.warnings:
             log.warning("%s", warning)
+        if parsed.file:
+            log.info("settings of %s", parsed.file)
         code: int = import_module(command.module).main(argument)
     return code
 
@@ -111,13 +119,6 @@ def call(command: Command, argument: object, parsed: Parsed) -> int:
 def overview() -> str:
     lines = [f"  paceline {name:<8} {command.summary}" for name, command in COMMANDS.items()]
     return HELP.format(commands="\n".join(lines))
-
-
-def show_version() -> int:
-    from paceline import __version__
-
-    print(f"paceline {__version__}")
-    return 0
 
 
 def unknown(name: str) -> str:

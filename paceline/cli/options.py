@@ -21,7 +21,25 @@ class CommonOptions:
 
     help: bool = False
     version: bool = False
+    completion: bool = False
+    devices: bool = False
+    cached: bool = False
+    config: str | bool | None = None
     draft_params: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineOptions:
+    """Which cores compute, how eagerly they wait for work, how the system ranks them. None = as the system has it."""
+
+    cores: tuple[int, ...] = ()
+    strict: bool = False
+    priority: int | None = None
+    poll: int | None = None
+
+    def __post_init__(self) -> None:
+        check(self.priority in (None, *range(-1, 4)), f"--prio goes from -1 (low) to 3 (realtime), got {self.priority}")
+        check(self.poll is None or 0 <= self.poll <= 100, f"--poll goes from 0 to 100, got {self.poll}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +53,7 @@ class LogOptions:
     colors: bool | None = None
     prefix: bool | None = None
     timestamps: bool | None = None
+    jsonl: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

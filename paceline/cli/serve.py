@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Sequence
 
 from paceline.cli import build
 from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
+from paceline.config import ModelParams
 from paceline.errors import ConfigError
 from paceline.server import vertex
-from paceline.server.listener import Server, listen, url
+from paceline.server.listener import Server, listen_everywhere, url
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
-from paceline.server.text_request import Defaults
+from paceline.server.text_request import Defaults, scales_of
 
 log = logging.getLogger("paceline")
 
@@ -25,20 +27,20 @@ def main(parsed: Parsed) -> int:
     params = ServerParams(verbose=bool(parsed.values.get("log.verbose")), **parsed.under("server"))
     params = vertex.configured(params, os.environ)
     settings = build.settings(parsed)
-    service = Service(settings, params, defaults_of(parsed, params))
+    service = Service(settings, params, defaults_of(parsed, params, settings.model))
     server = Server(service)
-    with listen(params) as sock:
-        address = url(params, sock)
-        service.load_in_background(lambda: load(service, server, address))
-        server.run(sockets=[sock])
+    with listen_everywhere(params) as sockets:
+        addresses = [url(params, sock) for sock in sockets]
+        service.load_in_background(lambda: load(service, server, addresses))
+        server.run(sockets=sockets)
     if service.error:
         raise service.error
     return 0
 
 
-def load(service: Service, server: Server, address: str) -> None:
+def load(service: Service, server: Server, addresses: Sequence[str]) -> None:
     """On its own thread, beside the server, which says "loading" meanwhile. A model that fails ends the server."""
-    log.info("%s/health answers while %s loads", address, service.model_name)
+    log.info("%s/health answers while %s loads", addresses[0], service.model_name)
     try:
         with loading_bar(service.settings.model.path) as on_progress:
             service.load(on_progress)
@@ -47,16 +49,18 @@ def load(service: Service, server: Server, address: str) -> None:
         raise
     if service.ready:
         engine = service.engine
-        log.info("ready at %s (%d x %d tokens), Ctrl-C ends it", address, engine.n_slots, engine.n_ctx)
+        places = ", ".join(addresses)
+        log.info("ready at %s (%d x %d tokens), Ctrl-C ends it", places, engine.n_slots, engine.n_ctx)
 
 
-def defaults_of(parsed: Parsed, params: ServerParams) -> Defaults:
-    """What requests get that do not say: the sampling flags, -n, -r, a grammar."""
+def defaults_of(parsed: Parsed, params: ServerParams, model: ModelParams) -> Defaults:
+    """What requests get that do not say: the sampling flags, -n, -r, adapters, a grammar."""
     request = build.request(parsed)
     return Defaults(
         sampling=build.sampling(parsed),
         max_tokens=request.max_tokens,
         stop=request.stop,
+        adapter=scales_of(model, ()) if params.lora_init_without_apply else None,
         cache_prompt=params.cache_prompt,
         grammar=request.grammar if request.grammar_file is None else read_text(request.grammar_file),
         json_schema=schema_of(request),

@@ -45,6 +45,7 @@ class Target(Cells, Protocol):
 
     def new_batch(self) -> Batch: ...
     def decode(self, batch: Batch) -> Floats: ...
+    def use_adapters(self, scales: str | None) -> None: ...
 
 
 class Core:
@@ -169,6 +170,7 @@ class Core:
             return NO_ROWS
         batch = self._batch
         batch.clear()
+        self.target.use_adapters(works[0].slot.adapter)
         for work in works:
             padded = work.padded()
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)

@@ -34,6 +34,14 @@ class Work:
         return Work(self.slot, [*self.tokens, *self.tokens[-1:] * n], self.n_outputs + n) if n else self
 
 
+def by_adapter(works: list[Work]) -> list[list[Work]]:
+    """What can be computed together: adapters count the same for all of a batch."""
+    groups: dict[str | None, list[Work]] = {}
+    for work in works:
+        groups.setdefault(work.slot.adapter, []).append(work)
+    return list(groups.values())
+
+
 class Queue:
     """Requests that wait for a slot, first come first served."""
 
@@ -128,7 +136,7 @@ class Scheduler:
         generating = [self._decoding(slot) for slot in slots if slot.generating]
         prefilling = sorted((s for s in slots if s.busy and not s.generating), key=lambda s: s.clock.admitted)
         works = generating + self._prefills(prefilling, generating)
-        return [[work] for work in works] if self.exact else [works] if works else []
+        return [[work] for work in works] if self.exact else by_adapter(works)
 
     @staticmethod
     def _decoding(slot: Slot) -> Work:

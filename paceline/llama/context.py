@@ -17,10 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from paceline.config import ContextParams, ModelParams, part
+from paceline.config import ROPE_SCALINGS, ContextParams, ModelParams, part
 from paceline.errors import CannotWrite, DecodeError, ModelError, RequestError
 from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
+from paceline.llama.loading import placement
 from paceline.llama.model import Model
 from paceline.llama.saved import Bytes, Saved
 
@@ -29,6 +30,7 @@ BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "
 FLASH_ATTN = {None: -1, False: 0, True: 1}
 POOLING_TYPES = {None: -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 NO_POOLING, RANK_POOLING = 0, 4
+ROPE_SCALING = {kind: ("rope_scaling_type", number) for number, kind in enumerate(ROPE_SCALINGS)}
 NO_ROOM = 1
 
 
@@ -45,6 +47,7 @@ def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
         "threads": [context.threads, context.threads_batch],
         "cache_types": [context.cache_type_k, context.cache_type_v],
         "offload_kqv": context.offload_kqv,
+        **placement(model),
     }
 
 
@@ -115,6 +118,8 @@ class Context:
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
         self.n_decodes = 0
+        self._scales: str | None = ""
+        self.use_adapters(None)
         self._memory = c.llama_get_memory(self.handle)
         if not (self._memory or pooled):
             self.close()
@@ -138,7 +143,10 @@ class Context:
         raw.kv_unified = params.kv_unified is not False
         raw.embeddings = pooled
         raw.pooling_type = POOLING_TYPES[params.pooling] if pooled else NO_POOLING
+        raw.op_offload = params.op_offload
         raw.swa_full = True
+        for name, value in params.positions.items():
+            setattr(raw, *ROPE_SCALING[value] if isinstance(value, str) else (name, value))
         raw.no_perf = True
         tiled()
         log.clear()
@@ -189,6 +197,17 @@ class Context:
             raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
         return self._logits(address or 0, batch.n_outputs if address else 0)
 
+    def use_adapters(self, scales: str | None) -> None:
+        """How much each adapter counts from now on, as in "0.5,1.0"; None as the model's parameters have it."""
+        if scales == self._scales or not self.model.adapters:
+            return
+        self._scales = scales
+        counts = [scale for _, scale in self.model.params.adapters] if scales is None else map(float, scales.split(","))
+        used = [(adapter, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
+        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
+        values = (ctypes.c_float * len(used))(*(scale for _, scale in used))
+        c.llama_set_adapters_lora(self.handle, handles, len(used), values)
+
     def _logits(self, address: int, n_rows: int) -> Floats:
         if self._view != (address, n_rows):
             buffer: Any = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address) if n_rows else b""
@@ -209,7 +228,9 @@ class Context:
         """Names what a sequence's memory is good for: this model wherever it lies, in a memory of this layout."""
         p, model = self.params, self.model
         shape = (model.description, model.n_params, self.n_vocab, p.cache_type_k, p.cache_type_v, p.flash_attn)
-        return saved.digest(repr((shape, versions())).encode(), saved.sample(model.path))
+        adapters = [(saved.sample(path), scale) for path, scale in model.params.adapters]
+        changed = [x for x in (p.positions, model.params.metadata, adapters) if x]
+        return saved.digest(repr((shape, versions(), *changed)).encode(), saved.sample(model.path))
 
     def save(self, seq: int, tokens: Sequence[int], path: str) -> int:
         """Write a sequence's memory and these tokens to a file; returns its size in bytes."""

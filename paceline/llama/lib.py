@@ -143,16 +143,21 @@ def versions() -> str:
     return f"llama-cpp-python {llama_cpp.__version__}, libllama {c.llama_version().decode()}"
 
 
-def _ggml(name: str, argtypes: list[Any], restype: Any) -> Any:
+def ggml(name: str, argtypes: list[Any], restype: Any) -> Any:
     function = getattr(llama_cpp._ggml.libggml, name)
     function.argtypes, function.restype = argtypes, restype
     return function
 
 
+def ggml_devices() -> list[int]:
+    """ggml's handles of what computes here."""
+    count = ggml("ggml_backend_dev_count", [], ctypes.c_size_t)
+    get = ggml("ggml_backend_dev_get", [ctypes.c_size_t], ctypes.c_void_p)
+    return [get(i) for i in range(count())]
+
+
 @cache
 def devices() -> list[str]:
     """What computes here, by name: processors and graphics cards."""
-    count = _ggml("ggml_backend_dev_count", [], ctypes.c_size_t)
-    get = _ggml("ggml_backend_dev_get", [ctypes.c_size_t], ctypes.c_void_p)
-    describe = _ggml("ggml_backend_dev_description", [ctypes.c_void_p], ctypes.c_char_p)
-    return [describe(get(i)).decode("utf-8", "replace") for i in range(count())]
+    describe = ggml("ggml_backend_dev_description", [ctypes.c_void_p], ctypes.c_char_p)
+    return [describe(device).decode("utf-8", "replace") for device in ggml_devices()]

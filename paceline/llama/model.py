@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
+from paceline.llama.loading import ModelStruct
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
 
 MAGIC = b"GGUF"
@@ -172,6 +173,20 @@ class Model:
         self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))
         self.n_embd = int(c.llama_model_n_embd(self.handle))
         self._check_kind()
+        self.adapters = [self._adapter(path) for path, _ in params.adapters]
+
+    def _adapter(self, path: str) -> Any:
+        """Freed with the model."""
+        try:
+            check_file(path)
+            log.clear()
+            handle = c.llama_adapter_lora_init(self.handle, path.encode())
+            if not handle:
+                raise ModelError(f"cannot use the adapter {path}: {log.reason()}")
+        except ModelError:
+            self.close()
+            raise
+        return handle
 
     def _load(self, params: ModelParams, on_progress: Callable[[float], None] | None) -> int:
         def report(share: float, _data: object) -> bool:
@@ -179,14 +194,10 @@ class Model:
                 on_progress(share)
             return True
 
-        raw = c.llama_model_default_params()
-        raw.n_gpu_layers = params.n_gpu_layers
-        raw.load_mode = params.use_mmap + 2 * params.use_mlock
-        raw.use_extra_bufts = params.use_extra_bufts
-        raw.vocab_only = params.vocab_only
-        raw.progress_callback = c.llama_progress_callback(report)
+        struct = ModelStruct(params)
+        struct.raw.progress_callback = c.llama_progress_callback(report)
         log.clear()
-        handle = c.llama_model_load_from_file(str(params.path).encode(), raw)
+        handle = c.llama_model_load_from_file(str(params.path).encode(), struct.raw)
         if not handle:
             raise ModelError(f"cannot load {params.path}: {log.reason()}")
         return int(handle)

@@ -182,6 +182,8 @@ class LocalEngine:
             tokens = self.core.memory.idle_tokens(slot)
             if not tokens:
                 raise RequestError(f"slot {slot} is empty: there is nothing to save, and the file is as it was")
+            if self.core.slots[slot].adapter is not None:
+                raise RequestError(f"slot {slot} was computed with other adapters than the server's own")
             n_bytes = self.parts.context.save(slot, tokens, path)
             for drafter in self.parts.drafters:
                 with told("what %s computed is not saved: %s", drafter.name):

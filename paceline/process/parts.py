@@ -19,6 +19,7 @@ from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError
 from paceline.llama.context import Context
+from paceline.llama.loading import idle_flags
 from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
 from paceline.planner.base import Policy
@@ -57,7 +58,7 @@ class Parts:
         *,
         hurried: bool = False,
     ) -> None:
-        self._hurried = hurried
+        self._hurried = hurried or not settings.engine.warmup
         self.settings = settings
         self._shared = shared
         self._stack = ExitStack()
@@ -73,6 +74,10 @@ class Parts:
         params = self.settings.engine
         types = canonical(params.spec_types)
         check_gguf(self.settings.model.path)
+        for adapter, _ in self.settings.model.adapters:
+            check_gguf(adapter)
+        if idle := idle_flags(self.settings.model):
+            log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
         self.exactness = self._open_target(on_progress)
         self.draft = self._open_draft() if registry.need_draft(types) else None
         if types and not self.model.can_roll_back:

@@ -16,7 +16,7 @@ from paceline import __version__
 from paceline.server import anthropic, embeddings, errors, native, openai, rerank, responses, vertex
 from paceline.server.cors import ANY, LOCAL, Cors, Origins
 from paceline.server.middleware import ApiKey, BodyLimit, Heads, Spelling
-from paceline.server.origin import KnownNames, is_this_machine
+from paceline.server.origin import KnownNames, only_this_machine
 from paceline.server.page import PageFiles
 from paceline.server.params import ServerParams
 from paceline.server.service import Service
@@ -48,10 +48,10 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(BodyLimit, n_max=params.max_body)
     keys = params.keys()
     app.add_middleware(ApiKey, keys=keys, is_public=public)
-    guarded = not keys and is_this_machine(params.host)
+    guarded = not keys and only_this_machine(params.hosts)
     origins = Origins(params.cors_origins or (LOCAL if guarded else ANY), frozenset(params.allow_hosts))
     if guarded:
-        app.add_middleware(KnownNames, names=(params.host, *params.allow_hosts), may_ask=origins.allow)
+        app.add_middleware(KnownNames, names=(*params.hosts, *params.allow_hosts), may_ask=origins.allow)
     add_cors(app, origins, params)
     app.add_middleware(Heads)
     app.add_middleware(Spelling)

@@ -8,9 +8,12 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import uvicorn
+from anyio import to_thread
 
 from paceline.errors import ConfigError
 from paceline.server.app import create_app
@@ -25,20 +28,57 @@ BACKLOG = 128
 """As many may be accepted before any of them is counted."""
 
 
-def listen(params: ServerParams) -> socket.socket:
+@contextlib.contextmanager
+def listen_everywhere(params: ServerParams) -> Iterator[list[socket.socket]]:
+    """On every address of --host; files of sockets are gone afterwards."""
+    with contextlib.ExitStack() as stack:
+        sockets = []
+        for host in params.hosts:
+            sockets.append(stack.enter_context(listen(params, host)))
+            if is_file(host):
+                stack.callback(Path(host).unlink, missing_ok=True)
+        yield sockets
+
+
+def listen(params: ServerParams, host: str = "") -> socket.socket:
     """The socket is bound before the model loads: a taken port is told at once."""
-    family = socket.AF_INET6 if ":" in params.host else socket.AF_INET
+    host = host or params.hosts[0]
+    family = socket.AF_UNIX if is_file(host) else socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        if family == socket.AF_UNIX:
+            remove_stale(host)
+            sock.bind(host)
+            return sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((params.host, params.port))
+        if family == socket.AF_INET6 and len(params.hosts) > 1:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if params.reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((host, params.port))
     except OSError as error:
         sock.close()
-        raise ConfigError(f"cannot listen on {params.host} port {params.port}: {error.strerror or error}") from None
+        place = host if family == socket.AF_UNIX else f"{host} port {params.port}"
+        raise ConfigError(f"cannot listen on {place}: {error.strerror or error}") from None
     return sock
 
 
+def is_file(host: str) -> bool:
+    return host.endswith(".sock")
+
+
+def remove_stale(path: str) -> None:
+    """A socket that nobody listens on any more is in the way."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(FileNotFoundError):
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+
+
 def url(params: ServerParams, sock: socket.socket) -> str:
+    if sock.family == socket.AF_UNIX:
+        return f"unix://{sock.getsockname()}{params.api_prefix}"
     host, port = sock.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     return f"{'https' if params.ssl_cert_file else 'http'}://{host}:{port}{params.api_prefix}"
@@ -75,6 +115,15 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Templates, tokens and grammars are worked at beside the event loop, by so many threads."""
+        n_threads = self.service.params.threads_http
+        if n_threads > 0:
+            workers = ThreadPoolExecutor(n_threads, "paceline-http")
+            asyncio.get_running_loop().set_default_executor(workers)
+            to_thread.current_default_thread_limiter().total_tokens = n_threads
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.stop_accepting()

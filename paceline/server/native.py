@@ -18,6 +18,7 @@ from paceline.server.native_reply import NativeReply, ReplyOptions, settings_jso
 from paceline.server.reply import BUILD
 from paceline.server.schema import (
     MAX_CHOICES,
+    Adapters,
     DetokenizeBody,
     InfillBody,
     MixedText,
@@ -35,6 +36,7 @@ from paceline.server.text_request import (
     mixed_tokens,
     prompts_of,
     sampling_of,
+    scales_of,
     stops_of,
     text_request,
     utf8,
@@ -79,6 +81,16 @@ def routes(service: Service) -> APIRouter:
     @router.get("/paceline/stats", tags=["paceline"])
     async def stats() -> Response:
         return Json(slots.stats_json(service, await service.status()))
+
+    @router.get("/lora-adapters")
+    async def adapters() -> Response:
+        return Json(service.adapters_json())
+
+    @router.post("/lora-adapters")
+    async def set_adapters(body: Adapters) -> Response:
+        """For requests that do not say; those at work go on as they are."""
+        service.defaults = replace(service.defaults, adapter=scales_of(service.settings.model, body))
+        return Json({"success": True})
 
     add_completion(router, service)
     add_tokens(router, service)
@@ -261,6 +273,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "build_info": BUILD,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
+        "ui_settings": service.ui_settings,
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 

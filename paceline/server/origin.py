@@ -58,6 +58,11 @@ def origin_name(origin: str) -> str:
         return origin.lower()
 
 
+def only_this_machine(hosts: Sequence[str]) -> bool:
+    """Whether nobody else gets to these addresses; those that end in .sock are files."""
+    return all(host.endswith(".sock") or is_this_machine(host) for host in hosts)
+
+
 def is_this_machine(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -64,6 +64,13 @@ class ServerParams:
     reasoning: str = "auto"
     reasoning_effort: str = "default"
     reasoning_preserve: bool = True
+    lora_init_without_apply: bool = False
+    ui_config: str | None = None
+    ui_config_file: str | None = None
+    log_prompts_dir: str | None = None
+    reuse_port: bool = False
+    threads_http: int = -1
+    sse_ping_interval: int = 30
     max_body_mib: int = 8
     shutdown_timeout: int = 10
     head_timeout: int = 10
@@ -72,7 +79,11 @@ class ServerParams:
     max_connections_per_address: int = 256
 
     def __post_init__(self) -> None:
-        check(bool(self.host), "the address to listen on is empty; 127.0.0.1 is this machine alone")
+        check_range("the number of HTTP threads", self.threads_http, -1, 1024)
+        check_range("the seconds between pings", self.sse_ping_interval, -1, 10**6)
+        self.ui_settings()
+        check(self.port > 0 or len(self.hosts) <= 1, "--port 0 takes a single --host")
+        check(bool(self.hosts), "the address to listen on is empty; 127.0.0.1 is this machine alone")
         check_range("port", self.port, 0, 65535)
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
@@ -97,6 +108,11 @@ class ServerParams:
         self.template_variables()
         if self.slot_save_path is not None:
             make_folder(self.slot_save_path)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every address to listen on; one that ends in .sock is a file."""
+        return tuple(host.strip().strip("[]") for host in self.host.split(",") if host.strip())
 
     @property
     def max_body(self) -> int:
@@ -137,6 +153,17 @@ class ServerParams:
         if not self.reasoning_preserve:
             variables["preserve_reasoning"] = False
         return dict(variables)
+
+    def ui_settings(self) -> dict[str, Any]:
+        """What a web page finds in /props to begin with."""
+        check(not (self.ui_config and self.ui_config_file), "--ui-config and --ui-config-file are both given")
+        text = read_file(self.ui_config_file, "page's settings") if self.ui_config_file else self.ui_config
+        try:
+            settings = json.loads(text or "{}")
+        except ValueError as error:
+            raise ConfigError(f"the page's settings are not JSON: {error}") from None
+        check(isinstance(settings, dict), 'the page\'s settings are a JSON object, as in {"theme": "dark"}')
+        return dict(settings)
 
 
 def make_folder(path: str) -> None:

@@ -55,6 +55,16 @@ class SpeculativeBody(Body):
     types: str | list[str] | None = None
 
 
+class AdapterScale(Body):
+    """How much one of the server's LoRA adapters counts."""
+
+    id: Int
+    scale: Annotated[float, Field(ge=-1e6, le=1e6)]
+
+
+Adapters = Annotated[list[AdapterScale], Field(max_length=1000)]
+
+
 class SamplingBody(Body):
     """Everything about drawing and drafting, the same for all three ways to ask."""
 
@@ -101,6 +111,7 @@ class SamplingBody(Body):
     return_progress: bool | None = None
     t_max_predict_ms: Int | None = None
     n_indent: Count | None = None
+    lora: Adapters | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | bool | None = None
 

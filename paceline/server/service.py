@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from paceline.config import Settings
 from paceline.errors import CannotWrite, PacelineError, QueueFull
@@ -24,6 +24,7 @@ from paceline.server.grammars import Grammars
 from paceline.server.marks import Marks
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
+from paceline.server.prompt_log import PromptLog
 from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
@@ -79,6 +80,8 @@ class Service:
         self.manner = Manner(params.template_variables(), params.prefill_assistant, params.describe_tools)
         self.metrics = Metrics()
         self.created = int(time.time())
+        self.ui_settings = params.ui_settings()
+        self.prompt_log = PromptLog(params.log_prompts_dir) if params.log_prompts_dir else None
         self.progress = 0.0
         self.error: Exception | None = None
         self.grammars = Grammars(self.defaults.grammar, self.defaults.json_schema)
@@ -181,6 +184,15 @@ class Service:
             message = f"there is no model {name!r} here; this server has {self.model_name!r}"
             raise ApiError(404, message, "not_found_error", param="model", extra={"code": "model_not_found"})
 
+    def adapters_json(self) -> list[dict[str, Any]]:
+        """Each LoRA, and how much it counts for requests that do not say."""
+        chosen, adapters = self.defaults.adapter, self.settings.model.adapters
+        scales = [scale for _, scale in adapters] if chosen is None else map(float, chosen.split(","))
+        return [
+            {"id": id, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
+            for id, ((path, _), scale) in enumerate(zip(adapters, scales, strict=True))
+        ]
+
     async def status(self) -> Status:
         """Waits for the current step to end, beside the event loop."""
         return await asyncio.to_thread(self.engine.status)
@@ -206,6 +218,8 @@ class Service:
         except BaseException:
             self._give_up(started)
             raise
+        if self.prompt_log:
+            self.prompt_log.write_beside([each.prompt for each in wanted], self.engine.vocab)
         return started
 
     def _give_up(self, started: Sequence[Choice]) -> None:

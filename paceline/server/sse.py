@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from paceline.server.errors import ApiError, api_error, encode
 
+PING = b":\n\n"
 DONE = b"data: [DONE]\n\n"
 STALL_S = 10.0
 Result = TypeVar("Result")
@@ -69,7 +70,8 @@ async def ended(*tasks: asyncio.Future[Result] | asyncio.Task[None]) -> None:
 
 
 class EventStream(Response):
-    """Server-sent events. Ends when they do, when the client leaves, or when it has not read for a while."""
+    """Server-sent events. Ends when they do, when the client leaves, or when it has not read for a while. `ping_s`
+    without one, and a comment is sent; 0 = never."""
 
     media_type = "text/event-stream"
 
@@ -78,6 +80,7 @@ class EventStream(Response):
         first: bytes,
         events: AsyncGenerator[bytes, None],
         on_close: Callable[[], None],
+        ping_s: float = 0.0,
         stall_s: float = STALL_S,
         wording: Wording = PLAIN,
     ) -> None:
@@ -86,16 +89,19 @@ class EventStream(Response):
         self._first = first
         self._events = events
         self._on_close = on_close
+        self._ping_s = ping_s
         self._stall_s = stall_s
         self._wording = wording
+        self._n_sent = 0
         self._since: float | None = None  # when the line that is being sent was begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks = [asyncio.create_task(work) for work in (self._pump(send), gone(receive), self._stalled())]
+        ping = asyncio.create_task(self._ping(send))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await ended(*tasks)
+            await ended(*tasks, ping)
             await self._events.aclose()
             self._on_close()
 
@@ -119,6 +125,16 @@ class EventStream(Response):
         self._since = perf_counter()
         await send(message)
         self._since = None
+        self._n_sent += 1
+
+    async def _ping(self, send: Send) -> None:
+        """A comment whenever a while has passed without a line: some clients take silence for an end."""
+        while self._ping_s > 0:
+            n_sent = self._n_sent
+            await asyncio.sleep(self._ping_s)
+            if n_sent == self._n_sent and self._since is None:
+                with suppress(OSError):
+                    await self._body(send, PING)
 
     async def _stalled(self) -> None:
         """Ends when the client has not read for too long. A timeout for every line would cost more than the line."""

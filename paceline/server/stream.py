@@ -128,7 +128,8 @@ async def send(request: Request, reply: Reply, wording: Wording = PLAIN) -> Resp
     choices = reply.choices
     try:
         if choices[0].wanted.stream:
-            return await begun(request, lines(reply, wording), lambda: close(choices), wording)
+            ping_s = max(0, choices[0].service.params.sse_ping_interval)
+            return await begun(request, lines(reply, wording), lambda: close(choices), wording, ping_s)
         whole = await unless_gone(request, folded(reply))
     except ClientGone:
         close(choices)
@@ -141,7 +142,7 @@ async def send(request: Request, reply: Reply, wording: Wording = PLAIN) -> Resp
 
 
 async def begun(
-    request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None], wording: Wording
+    request: Request, events: AsyncGenerator[bytes, None], on_close: Callable[[], None], wording: Wording, ping_s: float
 ) -> EventStream:
     """The first event decides: before it an error has a status of its own."""
     try:
@@ -149,7 +150,7 @@ async def begun(
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(first, events, on_close, wording=wording)
+    return EventStream(first, events, on_close, ping_s, wording=wording)
 
 
 def close(choices: Sequence[Choice]) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from paceline.config import SAMPLER_LETTERS, SamplingParams, SpeculativeParams, sampler_name
+from paceline.config import ModelParams, SamplingParams, SpeculativeParams
 from paceline.drafters.names import canonical
 from paceline.engine.request import Bounds, Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
-from paceline.server.schema import MAX_INPUTS, MixedText, PromptField, PromptObject, SamplingBody
+from paceline.sampler_names import SAMPLER_LETTERS, sampler_name
+from paceline.server.schema import MAX_INPUTS, AdapterScale, MixedText, PromptField, PromptObject, SamplingBody
 
 BYTES_PER_TOKEN, MIN_TEXT = 64, 2**20
 RANDOM_SEED = 2**32 - 1
@@ -26,6 +27,7 @@ class Defaults:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    adapter: str | None = None
     cache_prompt: bool = True
     grammar: str | None = None
     json_schema: str | None = None
@@ -45,6 +47,7 @@ class TextRequest:
     grammar: Grammar | None = None
     bounds: Bounds | None = None
     spelled: tuple[int, ...] = ()
+    adapter: str | None = None
     cache_prompt: bool = True
     n_keep: int | None = None
     slot: int | None = None
@@ -73,6 +76,7 @@ class TextRequest:
             grammar=self.grammar,
             bounds=self.bounds,
             spelled=self.spelled,
+            adapter=self.adapter,
             cache_prompt=self.cache_prompt,
             n_keep=self.n_keep,
             slot=self.slot,
@@ -87,6 +91,7 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         speculative=speculative_of(engine, body),
         max_tokens=max_tokens_of(body, defaults.max_tokens),
         stop=stops_of(body, defaults.stop),
+        adapter=defaults.adapter if body.lora is None else scales_of(engine.settings.model, body.lora),
         cache_prompt=defaults.cache_prompt if body.cache_prompt is None else body.cache_prompt,
         n_keep=body.n_keep,
         slot=None if body.id_slot in (None, -1) else body.id_slot,
@@ -96,6 +101,16 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         timings_per_token=bool(body.timings_per_token),
         stream=bool(body.stream),
     )
+
+
+def scales_of(model: ModelParams, given: Sequence[AdapterScale]) -> str | None:
+    """How much every adapter counts: one that is not named, nothing. None where it is as at the start."""
+    scales = [0.0] * len(model.adapters)
+    for each in given:
+        if not 0 <= each.id < len(scales):
+            raise ConfigError(f"there is no adapter {each.id}; the server was started with {len(scales)} (--lora)")
+        scales[each.id] = each.scale
+    return None if scales == [scale for _, scale in model.adapters] else ",".join(map(str, scales))
 
 
 def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> SamplingParams:

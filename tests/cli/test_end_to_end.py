@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cli.main import main
+from tests.tiny import write_adapter
 
 pytestmark = pytest.mark.model
 
@@ -124,3 +125,18 @@ def test_a_static_cache_is_built_from_text_and_used(
     cache.write_bytes(b"broken")
     assert run(*words, "--spec-type", "ngram-cache", "-lcs", str(cache)) == 2
     assert "static.bin" in error_of(capsys)
+
+
+def test_an_adapter_is_heard_in_the_answer(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adapter = write_adapter(tmp_path / "lora.gguf", strength=50.0)
+    answers = []
+    for words in ((), ("--lora", adapter), ("--lora-scaled", f"{adapter}:0")):
+        assert run("-m", target, "-p", "the cat", "-n", "8", "--temp", "0", "--spec-type", "none", *words) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[2] != answers[1]
+    assert run("-m", target, "-p", "x", "--lora", target) == 2
+    assert "cannot use the adapter" in error_of(capsys)
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(Path(adapter).read_bytes()[:-100])
+    assert run("-m", target, "-p", "x", "--lora", str(cut)) == 2
+    assert "damaged" in error_of(capsys)

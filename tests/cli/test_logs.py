@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 from pathlib import Path
@@ -190,3 +191,20 @@ def test_warnings_of_flags_go_through_the_log(capsys: pytest.CaptureFixture[str]
 def test_levels_of_every_choice() -> None:
     assert levels(options(), serving=False)[0] == logging.WARNING
     assert levels(options("-v -lv 1"), serving=True) == (logging.DEBUG, logging.DEBUG)
+
+
+def test_a_program_reads_an_object_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "log"
+    with writing(options(f"--log-jsonl --log-file {kept}"), serving=True):
+        log.warning("a %s\nline", "second")
+    out, err = capsys.readouterr()
+    line = json.loads(out)
+    assert (line["type"], line["level"], line["msg"]) == ("log", "warn", "a second\nline")
+    assert line["time"] > 0
+    assert kept.read_text() == out
+    assert err == ""
+    with writing(options("", LLAMA_ARG_LOG_JSONL="1"), serving=False):
+        log.warning("x")
+    out, err = capsys.readouterr()
+    assert out == "", "that is where the answer of `run` goes"
+    assert json.loads(err)["msg"] == "x"

@@ -233,9 +233,39 @@ def test_a_question_that_does_not_fit_is_taken_back() -> None:
 
 def test_single_turn_and_unknown_commands() -> None:
     talk = Talk(fake(chunk(("Hi", None))))
-    talk.chat.run(iter(["/help", "/etc/passwd is what?", "unheard"]), single_turn=True)
-    assert "unknown command /help" in talk.said[0]
+    talk.chat.run(iter(["/halp", "/etc/passwd is what?", "unheard"]), single_turn=True)
+    assert "unknown command /halp; /help lists them" in talk.said[0]
     assert len(talk.asked) == 1
+
+
+def test_help_lists_every_command() -> None:
+    talk = Talk()
+    talk.chat.run(iter(["/help", "/quit", "unheard"]))
+    assert [name for name in (*talk.chat.commands, "/exit", "/quit") if name not in talk.said[0]] == []
+
+
+def test_a_question_is_asked_again_or_taken_back() -> None:
+    talk = Talk(*(fake(chunk((word, None))) for word in ("Hi", "No", "Hello", "Yes")))
+    talk.chat.run(iter(["/regen", "/undo", "hello", "again", "/undo", "/regen", "and now"]))
+    assert talk.said == ["nothing was asked yet", "nothing was asked yet", "taken back"]
+    assert [message["content"] for message in talk.asked[2]] == ["hello"]
+    assert [message["content"] for message in talk.asked[3]] == ["hello", "Hello", "and now"]
+
+
+def test_a_system_message_starts_afresh() -> None:
+    talk = Talk(*(fake(chunk((word, None))) for word in ("Hi", "No", "Yes")), system="Be brief.")
+    talk.chat.run(iter(["hello", "/system Be  rude.", "hello", "/reset", "/system", "hello"]))
+    assert [messages[0]["content"] for messages in talk.asked] == ["Be brief.", "Be  rude.", "hello"]
+    assert [len(messages) for messages in talk.asked] == [2, 2, 1]
+
+
+def test_a_file_can_be_a_question(tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("What is\nthis?\n")
+    talk = Talk(fake(chunk(("That", None))))
+    talk.chat.run(iter([f"/read {tmp_path / 'none'}", "/read", "/read -", f"/read {tmp_path / 'long'}"]))
+    assert "cannot read" in talk.said[0]
+    assert talk.said[1] == talk.said[2] == "/read wants the name of a file"
+    assert talk.asked[0][0]["content"] == "What is\nthis?"
 
 
 # -- the command

@@ -155,7 +155,10 @@ def test_a_client_that_is_gone_before_anything_ran_leaves_nothing_behind(stream:
     closed: list[bool] = []
     wanted = SimpleNamespace(stream=stream, t_max_predict_ms=0, n_indent=0)
     generation = SimpleNamespace(notify=lambda ready: None)
-    choice: Any = SimpleNamespace(wanted=wanted, generation=generation, close=lambda: closed.append(True))
+    service = SimpleNamespace(params=ServerParams())
+    choice: Any = SimpleNamespace(
+        wanted=wanted, generation=generation, service=service, close=lambda: closed.append(True)
+    )
     reply: Any = SimpleNamespace(choices=[choice])
 
     async def receive() -> MutableMapping[str, Any]:

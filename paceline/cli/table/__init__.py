@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from paceline.cli.table import bench, context, drafters, ignored, log, model, output, sampling, server, speculation
+from paceline.cli.table import (
+    bench,
+    chat,
+    context,
+    drafters,
+    ignored,
+    log,
+    machine,
+    model,
+    output,
+    placement,
+    refused,
+    sampling,
+    server,
+    speculation,
+)
 
 TABLE = (
     *output.ROWS,
     *bench.ROWS,
     *model.ROWS,
+    *placement.ROWS,
     *context.ROWS,
+    *machine.ROWS,
     *sampling.ROWS,
     *speculation.ROWS,
     *drafters.ROWS,
+    *chat.ROWS,
     *server.ROWS,
     *log.ROWS,
     *ignored.ROWS,
+    *refused.ROWS,
 )

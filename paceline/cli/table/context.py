@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, Flag, Kind, rows
+from paceline.config import ROPE_SCALINGS
 
 CONTEXT = [
     Flag(
@@ -116,6 +117,18 @@ CONTEXT = [
         help="tokens of the prompt's beginning that --context-shift never drops; -1 = the whole prompt",
     ),
     Flag(
+        names="--op-offload",
+        off="--no-op-offload",
+        sets="context.op_offload",
+        help="let the GPU compute what lies in the computer's own memory, where that is quicker",
+    ),
+    Flag(
+        names="--warmup",
+        off="--no-warmup",
+        sets="engine.warmup",
+        help="measure this machine at every start; off: only what was never measured before",
+    ),
+    Flag(
         names="--exact",
         sets="engine.exact",
         help="the same text to the last byte with any drafter or none, alone or beside others; slower, and refused "
@@ -123,4 +136,37 @@ CONTEXT = [
     ),
 ]
 
-ROWS = rows("context", EVERY, CONTEXT)
+
+def stretch(name: str, help: str, kind: Kind = Kind.FLOAT) -> Flag:
+    env = f"LLAMA_ARG_{name.replace('-', '_').upper()}"
+    return Flag(names=f"--{name}", sets=f"context.{name.replace('-', '_')}", kind=kind, env=env, help=help)
+
+
+POSITIONS = [
+    Flag(
+        names="--rope-scaling",
+        sets="context.rope_scaling",
+        kind=Kind.CHOICE,
+        choices=ROPE_SCALINGS,
+        env="LLAMA_ARG_ROPE_SCALING_TYPE",
+        default="the model's own",
+        help="how positions are stretched, so that a model reads further than it was trained for",
+    ),
+    Flag(
+        names="--rope-scale",
+        sets="context.rope_freq_scale",
+        kind=Kind.FLOAT,
+        convert=values.inverse,
+        env="LLAMA_ARG_ROPE_SCALE",
+        help="stretch positions by this factor: 2 reads twice as far",
+    ),
+    stretch("rope-freq-base", "the base frequency of positions; higher reads further"),
+    stretch("rope-freq-scale", "1 / --rope-scale"),
+    stretch("yarn-orig-ctx", "YaRN: tokens the model was trained for", Kind.INT),
+    stretch("yarn-ext-factor", "YaRN: how much is extrapolated; 0 = everything is stretched"),
+    stretch("yarn-attn-factor", "YaRN: scale of the attention's magnitude"),
+    stretch("yarn-beta-slow", "YaRN: where stretching begins"),
+    stretch("yarn-beta-fast", "YaRN: where stretching is complete"),
+]
+
+ROWS = rows("context", EVERY, CONTEXT) + rows("positions", EVERY, POSITIONS)

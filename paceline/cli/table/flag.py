@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from paceline.cli import values
-from paceline.cli.options import BenchOptions, CommonOptions, HubOptions, LogOptions, RequestOptions, RunOptions
+from paceline.cli.options import (
+    BenchOptions,
+    CommonOptions,
+    HubOptions,
+    LogOptions,
+    MachineOptions,
+    RequestOptions,
+    RunOptions,
+)
 from paceline.config import (
     ContextParams,
     DrafterSettings,
@@ -40,6 +48,7 @@ DEFAULTS: dict[str, object] = {
     "server": ServerParams(),
     "common": CommonOptions(),
     "log": LogOptions(),
+    "machine": MachineOptions(),
 }
 """The first word of a dotted path, and the dataclass it leads into."""
 
@@ -58,8 +67,7 @@ class Kind(Enum):
 
 class Support(Enum):
     REAL = "real"
-    PLANNED = "planned"  # its field does not exist yet; becomes real by itself when it does
-    IGNORED = "ignored"  # means nothing here, warns once
+    IGNORED = "ignored"  # cannot act here: one line at the start says why
     REFUSED = "refused"  # would change the answer, so ignoring it would be a lie
 
 
@@ -90,6 +98,7 @@ class Flag:
 
     `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
     sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value.
+    A row that sets nothing says `why`; asking for what is `always` so is fine.
     """
 
     names: str
@@ -107,6 +116,8 @@ class Flag:
     grows: bool = False
     bare: str | None = None
     refused: bool = False
+    why: str = ""
+    always: object = MISSING
     group: str = ""
     commands: tuple[str, ...] = ()
 
@@ -116,16 +127,14 @@ class Flag:
 
     @property
     def fields(self) -> list[str]:
-        """The dotted paths it sets, as far as they exist."""
-        return [path for path in self.sets.split() if default_of(path) is not MISSING]
+        """The dotted paths it sets."""
+        return self.sets.split()
 
     @property
     def status(self) -> Support:
         if self.refused:
             return Support.REFUSED
-        if not self.sets:
-            return Support.IGNORED
-        return Support.REAL if self.fields else Support.PLANNED
+        return Support.REAL if self.sets else Support.IGNORED
 
     @property
     def takes(self) -> str:

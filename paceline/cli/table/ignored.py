@@ -1,143 +1,193 @@
-"""Flags of llama-server and ik_llama.cpp that we take without acting on them, and those we refuse.
+"""Flags of llama-server and ik_llama.cpp that we take without acting on them: the answer stays the same without them.
 
-A flag is ignored, with one warning, when the answer stays the same without it. It is refused when ignoring it
-would give another answer than the user asked for.
+Each says what it is and why nothing comes of it, which is the one line its user reads at the start.
 """
 
 from __future__ import annotations
 
-from paceline.cli.table.flag import EVERY, Flag, Kind, rows
+from paceline.cli import values
+from paceline.cli.table.flag import EVERY, MISSING, SERVE, Flag, Kind, rows
 
 
-def bare(names: str, help: str, off: str = "", env: str = "") -> Flag:
-    return Flag(names=names, off=off, env=env, help=help)
+def bare(names: str, help: str, why: str, off: str = "", env: str = "", always: object = MISSING) -> Flag:
+    return Flag(names=names, off=off, env=env, help=help, why=why, always=always)
 
 
-def valued(names: str, help: str, env: str = "") -> Flag:
-    return Flag(names=names, kind=Kind.STR, metavar="VALUE", env=env, help=help)
+def valued(names: str, help: str, why: str, env: str = "") -> Flag:
+    return Flag(names=names, kind=Kind.STR, metavar="VALUE", env=env, help=help, why=why)
 
 
-def refused(names: str, help: str, env: str = "") -> Flag:
-    return Flag(names=names, kind=Kind.STR, metavar="VALUE", env=env, help=help, refused=True)
-
+IK = "ik_llama.cpp computes so, libllama does not"
+NO_FIT = "nothing is fitted by itself; where memory is short, lower -ngl or -c"
+NO_IMAGES = "no images, sound or video are read here"
+ONE_TEAM = "the same threads read and write, for target and draft; {} holds for all of them"
+NO_STATES = "prompts are read again from where a slot's memory can be cut"
+ALWAYS = "always so"
 
 PLACEMENT = [
-    bare("-cmoe --cpu-moe", "experts on the CPU", env="LLAMA_ARG_CPU_MOE"),
-    valued("-ncmoe --n-cpu-moe", "experts of N layers on the CPU", env="LLAMA_ARG_N_CPU_MOE"),
-    valued("-ncffn --n-cpu-ffn", "feed-forward parts of N layers on the CPU", env="LLAMA_ARG_N_CPU_FFN"),
-    bare("-cmoed --cpu-moe-draft --spec-draft-cpu-moe", "the draft's experts on the CPU"),
-    valued(
-        "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe",
-        "the draft's experts of N layers on the CPU",
+    Flag(
+        names="-fit --fit",
+        kind=Kind.CHOICE,
+        choices=("on", "off"),
+        convert=values.switch,
+        env="LLAMA_ARG_FIT",
+        always=False,
+        help="fit the model to the GPU's memory",
+        why=NO_FIT,
     ),
-    valued("-ot --override-tensor", "where single tensors live", env="LLAMA_ARG_OVERRIDE_TENSOR"),
-    valued("-otd --override-tensor-draft --spec-draft-override-tensor", "where the draft's single tensors live"),
-    valued("-fit --fit", "fit the model to the GPU's memory", env="LLAMA_ARG_FIT"),
-    valued("-fitt --fit-target", "memory to leave free on each GPU", env="LLAMA_ARG_FIT_TARGET"),
-    valued("-fitc --fit-ctx", "smallest context to fit", env="LLAMA_ARG_FIT_CTX"),
-    valued("-lm --load-mode", "how the file is read; --mmap and --mlock say it here", env="LLAMA_ARG_LOAD_MODE"),
-    valued("-lzm --lazy-mode", "rows read from disk on demand", env="LLAMA_ARG_LAZY_MODE"),
-    valued("--numa", "NUMA strategy", env="LLAMA_ARG_NUMA"),
-    valued("--rpc", "layers on other machines", env="LLAMA_ARG_RPC"),
-    bare("--repack", "repacked weights; libllama decides", off="-nr --no-repack", env="LLAMA_ARG_REPACK"),
-    bare("--no-host", "no host buffer", env="LLAMA_ARG_NO_HOST"),
-    bare("--op-offload", "host operations on the GPU", off="--no-op-offload"),
-    bare("--check-tensors", "search the weights for invalid numbers"),
-    bare("-khad --k-cache-hadamard", "rotated keys (ik_llama.cpp)"),
-    bare("-vhad --v-cache-hadamard", "rotated values (ik_llama.cpp)"),
-    bare("-mqkv --merge-qkv", "merged attention weights (ik_llama.cpp)"),
-    valued("-amb --attention-max-batch", "attention buffer size (ik_llama.cpp)"),
-    valued("-cuda --cuda-params", "CUDA options (ik_llama.cpp)"),
-    bare("-rtr --run-time-repack", "repacked weights (ik_llama.cpp)"),
-    bare("-fmoe --fused-moe", "fused experts (ik_llama.cpp)"),
-    valued("-mla --mla-use", "latent attention variant (ik_llama.cpp)"),
+    valued("-fitt --fit-target", "memory to leave free on each GPU", NO_FIT, env="LLAMA_ARG_FIT_TARGET"),
+    valued("-fitc --fit-ctx", "the smallest context to fit", NO_FIT, env="LLAMA_ARG_FIT_CTX"),
+    valued("--rpc", "layers on other machines", "everything is computed on this machine", env="LLAMA_ARG_RPC"),
+    bare("-khad --k-cache-hadamard", "rotated keys", IK),
+    bare("-vhad --v-cache-hadamard", "rotated values", IK),
+    bare("-mqkv --merge-qkv", "merged attention weights", IK),
+    valued("-amb --attention-max-batch", "size of the attention's buffer", IK),
+    valued("-cuda --cuda-params", "CUDA options", IK),
+    bare("-rtr --run-time-repack", "rearranged weights", "--repack does that, and is on"),
+    bare("-fmoe --fused-moe", "fused experts", IK),
+    valued("-mla --mla-use", "variant of latent attention", IK),
 ]
 
 THREADS = [
-    valued("-C --cpu-mask", "which cores; use taskset"),
-    valued("-Cr --cpu-range", "which cores; use taskset"),
-    valued("-Cb --cpu-mask-batch", "which cores; use taskset"),
-    valued("-Crb --cpu-range-batch", "which cores; use taskset"),
-    valued("-Cd --cpu-mask-draft --spec-draft-cpu-mask", "which cores; use taskset"),
-    valued("-Crd --cpu-range-draft --spec-draft-cpu-range", "which cores; use taskset"),
-    valued("-Cbd --cpu-mask-batch-draft --spec-draft-cpu-mask-batch", "which cores; use taskset"),
-    valued("-Crbd --cpu-range-batch-draft --spec-draft-cpu-range-batch", "which cores; use taskset"),
     *(
-        valued(f"--{what}{part} {twin}", "thread placement; use taskset and nice")
-        for what in ("cpu-strict", "prio", "poll")
-        for part, twin in (
-            ("", ""),
-            ("-batch", ""),
-            ("-draft", f"--spec-draft-{what}"),
-            ("-batch-draft", f"--spec-draft-{what}-batch"),
+        valued(
+            f"{short}{short_part} --{name}{part} {twin}", "cores of a part of the work", ONE_TEAM.format(f"--{name}")
+        )
+        for short, name in (("-C", "cpu-mask"), ("-Cr", "cpu-range"))
+        for short_part, part, twin in (
+            ("b", "-batch", ""),
+            ("d", "-draft", f"--spec-draft-{name}"),
+            ("bd", "-batch-draft", f"--spec-draft-{name}-batch"),
         )
     ),
-    valued("--threads-http", "HTTP threads; ours needs one", env="LLAMA_ARG_THREADS_HTTP"),
+    *(
+        valued(f"--{name}{part} {twin}", "threads of a part of the work", ONE_TEAM.format(f"--{name}"))
+        for name in ("cpu-strict", "prio", "poll")
+        for part, twin in (
+            ("-batch", ""),
+            ("-draft", f"--spec-draft-{name}"),
+            ("-batch-draft", f"--spec-draft-{name}-batch"),
+        )
+    ),
 ]
 
 MEMORY = [
-    bare("--swa-full", "full-size cache for sliding-window models", env="LLAMA_ARG_SWA_FULL"),
-    valued("-ctxcp --ctx-checkpoints --swa-checkpoints", "saved states per slot", env="LLAMA_ARG_CTX_CHECKPOINTS"),
-    valued("-cms --checkpoint-min-step", "tokens between saved states"),
-    valued("--cache-reuse", "reuse of shifted chunks", env="LLAMA_ARG_CACHE_REUSE"),
-    valued("--prompt-cache", "prompt state in a file; prefixes are reused in memory here"),
-    bare("--prompt-cache-all", "see --prompt-cache"),
-    bare("--prompt-cache-ro", "see --prompt-cache"),
-    valued("-dt --defrag-thold", "cache defragmentation", env="LLAMA_ARG_DEFRAG_THOLD"),
-    bare("-cb --cont-batching", "continuous batching; always on here", off="-nocb --no-cont-batching"),
-    valued("--draft-p-split --spec-draft-p-split", "threshold of tree drafting"),
-    bare("-bs --backend-sampling", "sampling on the GPU", env="LLAMA_ARG_BACKEND_SAMPLING"),
-    bare("--spec-draft-backend-sampling", "draft sampling on the GPU", off="--no-spec-draft-backend-sampling"),
+    bare("--swa-full", "full-size cache for sliding-window models", ALWAYS, env="LLAMA_ARG_SWA_FULL", always=True),
+    valued(
+        "-ctxcp --ctx-checkpoints --swa-checkpoints",
+        "states of sliding-window models saved for each slot",
+        f"their whole cache is kept (--swa-full); of recurrent models {NO_STATES}",
+        env="LLAMA_ARG_CTX_CHECKPOINTS",
+    ),
+    valued(
+        "-cms --checkpoint-min-step",
+        "tokens between saved states",
+        "see --ctx-checkpoints: no states are saved",
+        env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT",
+    ),
+    valued(
+        "--cache-reuse",
+        "reuse of parts of a prompt that stand elsewhere now",
+        "prefixes are reused; what was moved is read again, as it would not be the same to the bit",
+        env="LLAMA_ARG_CACHE_REUSE",
+    ),
+    valued("--prompt-cache", "prompt state in a file", "prefixes are reused in memory; serve has --slot-save-path"),
+    bare("--prompt-cache-all", "answers too, with --prompt-cache", "there is no --prompt-cache"),
+    bare("--prompt-cache-ro", "read only, with --prompt-cache", "there is no --prompt-cache"),
+    valued("-dt --defrag-thold", "cache defragmentation", "libllama has given it up", env="LLAMA_ARG_DEFRAG_THOLD"),
+    bare(
+        "-cb --cont-batching",
+        "requests join while others run",
+        ALWAYS,
+        off="-nocb --no-cont-batching",
+        env="LLAMA_ARG_CONT_BATCHING",
+        always=True,
+    ),
+    valued(
+        "--draft-p-split --spec-draft-p-split",
+        "where a tree of drafts branches",
+        "a draft is one line here, without branches",
+        env="LLAMA_ARG_SPEC_DRAFT_P_SPLIT",
+    ),
+    bare(
+        "-bs --backend-sampling",
+        "sampling on the GPU",
+        "the draw has to be the same with any drafter, and is made on the processor",
+        env="LLAMA_ARG_BACKEND_SAMPLING",
+    ),
+    bare(
+        "--spec-draft-backend-sampling",
+        "draft sampling on the GPU",
+        "a draft adds the target's noise to its logits, on the processor",
+        off="--no-spec-draft-backend-sampling",
+        env="LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING",
+        always=False,
+    ),
+    valued(
+        "--spec-replace", "texts to read otherwise for a draft of another tokenizer", "a draft needs the target's own"
+    ),
 ]
 
 REPORTING = [
-    bare("--verbose-prompt", "print the prompt's tokens first"),
-    bare("--log-enable", "log (older llama.cpp)"),
-    valued("--logdir", "log to a folder; --log-file logs to a file"),
-    valued("--log-prompts-dir", "save prompts to a folder"),
-    bare("--log-jsonl", "log as JSON lines", off="--no-log-jsonl", env="LLAMA_ARG_LOG_JSONL"),
-    bare("--perf", "libllama's own timings", off="--no-perf", env="LLAMA_ARG_PERF"),
-    bare("--warmup", "an empty run at the start", off="--no-warmup"),
-    bare("-sp --special", "print special tokens as text"),
-    bare("--simple-io", "plain terminal input"),
-    bare("-i --interactive", "take turns; -cnv does that here"),
-    bare("-if --interactive-first", "take turns; -cnv does that here"),
-    bare("-mli --multiline-input", "input of several lines"),
-    bare("--offline", "no network; never used here", env="LLAMA_ARG_OFFLINE"),
-    bare("--reuse-port", "share the port", env="LLAMA_ARG_REUSE_PORT"),
-    valued("--sse-ping-interval", "pings in quiet streams", env="LLAMA_ARG_SSE_PING_INTERVAL"),
-    valued("--sleep-idle-seconds", "unload when idle"),
-    bare("--mmproj-auto", "image encoder found by itself", off="--no-mmproj --no-mmproj-auto"),
+    bare("--verbose-prompt", "print the prompt's tokens first", "POST /tokenize or the library's tokenize() show them"),
+    bare("--log-enable", "log (older llama.cpp)", ALWAYS, always=True),
+    valued("--logdir", "log to a folder", "--log-file logs to a file"),
+    bare(
+        "--perf",
+        "libllama's own timings",
+        "replies and --show-timings have our own, which cost nothing",
+        off="--no-perf",
+        env="LLAMA_ARG_PERF",
+        always=False,
+    ),
+    bare("-sp --special", "show special tokens as text", "they steer the model and are no part of its answer"),
+    bare("--simple-io", "plain terminal input", "input is plain where it is no terminal"),
+    bare("-i --interactive", "take turns", "-cnv does that here"),
+    bare("-if --interactive-first", "take turns", "-cnv does that here"),
+    bare("-mli --multiline-input", "input of several lines", "a question is one line; -f reads longer ones"),
+    bare("--offline", "no network", ALWAYS, env="LLAMA_ARG_OFFLINE", always=True),
 ]
 
-CHANGES_THE_ANSWER = [
-    refused("--lora", "an adapter on the weights"),
-    refused("--lora-scaled", "an adapter on the weights"),
-    refused("--control-vector", "steering vectors"),
-    refused("--control-vector-scaled", "steering vectors"),
-    refused("--override-kv", "changed model metadata"),
-    refused("-mm --mmproj", "images as input", env="LLAMA_ARG_MMPROJ"),
-    refused("--image --audio --video", "media as input"),
-    refused("--rope-scaling", "stretched positions", env="LLAMA_ARG_ROPE_SCALING_TYPE"),
-    refused("--rope-scale", "stretched positions", env="LLAMA_ARG_ROPE_SCALE"),
-    refused("--rope-freq-base", "stretched positions", env="LLAMA_ARG_ROPE_FREQ_BASE"),
-    refused("--rope-freq-scale", "stretched positions", env="LLAMA_ARG_ROPE_FREQ_SCALE"),
-    refused("--yarn-orig-ctx", "stretched positions", env="LLAMA_ARG_YARN_ORIG_CTX"),
-    refused("--yarn-ext-factor", "stretched positions", env="LLAMA_ARG_YARN_EXT_FACTOR"),
-    refused("--yarn-attn-factor", "stretched positions", env="LLAMA_ARG_YARN_ATTN_FACTOR"),
-    refused("--yarn-beta-slow", "stretched positions", env="LLAMA_ARG_YARN_BETA_SLOW"),
-    refused("--yarn-beta-fast", "stretched positions", env="LLAMA_ARG_YARN_BETA_FAST"),
+MEDIA = [
+    bare(
+        "--mmproj-auto",
+        "an image encoder found by itself",
+        "nothing is downloaded, so none is found",
+        off="--no-mmproj --no-mmproj-auto",
+        env="LLAMA_ARG_MMPROJ_AUTO",
+        always=False,
+    ),
+    bare(
+        "--mmproj-offload",
+        "the image encoder on the GPU",
+        NO_IMAGES,
+        off="--no-mmproj-offload",
+        env="LLAMA_ARG_MMPROJ_OFFLOAD",
+    ),
+    valued("-mmdev --mmproj-device", "the image encoder's device", NO_IMAGES, env="MTMD_BACKEND_DEVICE"),
+    valued("--image-min-tokens", "the least tokens of an image", NO_IMAGES, env="LLAMA_ARG_IMAGE_MIN_TOKENS"),
+    valued("--image-max-tokens", "the most tokens of an image", NO_IMAGES, env="LLAMA_ARG_IMAGE_MAX_TOKENS"),
+    valued("--mtmd-batch-max-tokens", "tokens of images at once", NO_IMAGES, env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"),
+    valued("--video-fps", "pictures of a video each second", NO_IMAGES, env="LLAMA_ARG_VIDEO_FPS"),
+    valued("--video-timestamp-interval", "seconds between times", NO_IMAGES, env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
+    valued("--video-ffmpeg-dir", "where ffmpeg is", NO_IMAGES, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
+    valued("--media-path", "a folder of images that requests may name", NO_IMAGES),
 ]
 
-NOT_FOR_RUN = [
-    refused("--chat-template", "another chat template; `paceline serve` takes one"),
-    refused("--chat-template-file", "another chat template; `paceline serve` takes one"),
-    refused("--chat-template-kwargs", "values for the chat template; `paceline serve` takes them"),
+ROUTER = [
+    valued("--models-max", "models in memory at once", "one server serves one model", env="LLAMA_ARG_MODELS_MAX"),
+    bare(
+        "--models-autoload",
+        "load a model when it is asked for",
+        "one server serves one model, loaded at the start",
+        off="--no-models-autoload",
+        env="LLAMA_ARG_MODELS_AUTOLOAD",
+        always=False,
+    ),
 ]
 
-JINJA = [bare("--jinja", "jinja templates; always on here", off="--no-jinja", env="LLAMA_ARG_JINJA")]
+JINJA = bare("--jinja", "jinja templates", ALWAYS, off="--no-jinja", env="LLAMA_ARG_JINJA", always=True)
 
-ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING) + rows(
-    "not supported", EVERY, CHANGES_THE_ANSWER
-)
-ROWS += rows("without effect", ("run", "bench"), JINJA) + rows("not supported", ("run", "bench"), NOT_FOR_RUN)
+ROWS = rows("without effect", EVERY, PLACEMENT + THREADS + MEMORY + REPORTING + MEDIA)
+ROWS += rows("without effect", SERVE, ROUTER)
+ROWS += rows("without effect", ("run", "bench"), [JINJA])

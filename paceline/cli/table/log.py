@@ -50,6 +50,13 @@ LOG = [
         default="on where lines have a prefix",
         help="the time since the start, within the prefix",
     ),
+    Flag(
+        names="--log-jsonl",
+        off="--no-log-jsonl",
+        sets="log.jsonl",
+        env="LLAMA_ARG_LOG_JSONL",
+        help="one JSON object a line, with time, level and msg, for programs that collect logs",
+    ),
 ]
 
 ROWS = rows("log", EVERY, LOG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, SERVE, Flag, Kind, rows
+from paceline.config import LAZY_MODES, LOAD_MODES
 
 PRESETS = (
     "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "
@@ -45,33 +46,56 @@ MODEL = [
         help="pin the model in memory, so that the system never swaps it out",
     ),
     Flag(
-        names="-dev --device",
-        sets="model.devices",
+        names="-lm --load-mode",
+        sets="model.load_mode",
+        kind=Kind.CHOICE,
+        choices=LOAD_MODES,
+        env="LLAMA_ARG_LOAD_MODE",
+        default="mmap",
+        help="how the file is read; wins over --mmap and --mlock; dio reads past the system's cache",
+    ),
+    Flag(
+        names="-lzm --lazy-mode",
+        sets="model.lazy_mode",
+        kind=Kind.CHOICE,
+        choices=LAZY_MODES,
+        env="LLAMA_ARG_LAZY_MODE",
+        default="auto",
+        help="leave rows of tensors that are rarely read in the file until they are; auto: of those above 4 GiB",
+    ),
+    Flag(
+        names="--check-tensors",
+        sets="model.check_tensors",
+        help="look for invalid numbers in the weights while loading, and refuse a file that has some",
+    ),
+    Flag(
+        names="--override-kv",
+        sets="model.metadata",
         kind=Kind.LIST,
-        env="LLAMA_ARG_DEVICE",
-        help="the devices that may hold the model",
+        convert=values.metadata,
+        grows=True,
+        metavar="KEY=TYPE:VALUE",
+        help="read an entry of the file's metadata otherwise, as in tokenizer.ggml.add_bos_token=bool:false; several "
+        "with commas or by giving it again",
     ),
     Flag(
-        names="-sm --split-mode",
-        sets="model.split_mode",
-        kind=Kind.STR,
-        env="LLAMA_ARG_SPLIT_MODE",
-        metavar="MODE",
-        help="how several GPUs share the model: none, layer or row",
-    ),
-    Flag(
-        names="-ts --tensor-split",
-        sets="model.tensor_split",
+        names="--lora",
+        sets="model.adapters",
         kind=Kind.LIST,
-        env="LLAMA_ARG_TENSOR_SPLIT",
-        help="each GPU's share of the model, as in 3,1",
+        convert=values.adapters,
+        grows=True,
+        metavar="FILE",
+        help="a LoRA adapter (GGUF) on the weights, unless a request says otherwise; several with commas or by giving "
+        "it again",
     ),
     Flag(
-        names="-mg --main-gpu",
-        sets="model.main_gpu",
-        kind=Kind.INT,
-        env="LLAMA_ARG_MAIN_GPU",
-        help="the GPU that holds what cannot be split",
+        names="--lora-scaled",
+        sets="model.adapters",
+        kind=Kind.LIST,
+        convert=values.scaled_adapters,
+        grows=True,
+        metavar="FILE:SCALE",
+        help="--lora that counts as much as its scale says",
     ),
     Flag(
         names="-hf --hf-repo",

@@ -30,7 +30,7 @@ PROMPT = [
         off="-no-cnv --no-conversation",
         sets="run.conversation",
         default="on when there is no prompt and a terminal",
-        help="chat, using the model's own template; /clear forgets, /exit or Ctrl-D leaves, Ctrl-C stops an answer",
+        help="chat, using the model's own template; /help lists what else there is",
     ),
     Flag(
         names="-sys --system-prompt",
@@ -114,6 +114,37 @@ SHOW = [
     ),
     Flag(
         names="--version", sets="common.version", commands=EVERY, default="", help="show paceline's version and leave"
+    ),
+    Flag(
+        names="--config",
+        off="--no-config",
+        sets="common.config",
+        kind=Kind.PATH,
+        commands=EVERY,
+        env="PACELINE_CONFIG",
+        default="paceline.toml in the working folder, else in the user's configuration folder",
+        help="a file of flags and their values; what is given on the command line or by variables wins over it",
+    ),
+    Flag(
+        names="--list-devices",
+        sets="common.devices",
+        commands=EVERY,
+        default="",
+        help="show what could hold a model beside the processor, with its memory, and leave",
+    ),
+    Flag(
+        names="-cl --cache-list",
+        sets="common.cached",
+        commands=EVERY,
+        default="",
+        help="show the models in the cache folder and leave",
+    ),
+    Flag(
+        names="--completion-bash",
+        sets="common.completion",
+        commands=EVERY,
+        default="",
+        help="print what makes bash complete our commands and flags: source <(paceline --completion-bash)",
     ),
 ]
 

@@ -12,7 +12,8 @@ LISTEN = [
         kind=Kind.STR,
         metavar="ADDRESS",
         env="LLAMA_ARG_HOST",
-        help="the address to listen on; 0.0.0.0 lets other machines in",
+        help="the address to listen on; 0.0.0.0 lets other machines in; several with commas; a name that ends in .sock "
+        "is the file of a UNIX socket",
     ),
     Flag(names="--port", sets="server.port", kind=Kind.INT, env="LLAMA_ARG_PORT", help="the port to listen on"),
     Flag(
@@ -129,6 +130,7 @@ LISTEN = [
     ),
     Flag(
         names="--shutdown-timeout",
+        old="--grace",
         sets="server.shutdown_timeout",
         kind=Kind.INT,
         metavar="SECONDS",
@@ -155,18 +157,63 @@ LISTEN = [
         help="the largest request, in MiB",
     ),
     Flag(
-        names="--grace",
-        sets="server.grace",
-        kind=Kind.INT,
-        metavar="SECONDS",
-        help="how long answers may go on when the server is told to end",
-    ),
-    Flag(
         names="--webui --ui",
         off="--no-webui --no-ui",
         sets="server.webui",
         env="LLAMA_ARG_UI LLAMA_ARG_WEBUI",
         help="the web page at /: chat, speed, acceptance",
+    ),
+]
+
+TRAFFIC = [
+    Flag(
+        names="--reuse-port",
+        sets="server.reuse_port",
+        env="LLAMA_ARG_REUSE_PORT",
+        help="let other processes listen on the same port: the system deals connections out among them",
+    ),
+    Flag(
+        names="--threads-http",
+        sets="server.threads_http",
+        kind=Kind.INT,
+        env="LLAMA_ARG_THREADS_HTTP",
+        default="as many as it takes, 32 at most",
+        help="threads that render templates and tokenise, beside the one that speaks HTTP",
+    ),
+    Flag(
+        names="--sse-ping-interval",
+        sets="server.sse_ping_interval",
+        kind=Kind.INT,
+        metavar="SECONDS",
+        env="LLAMA_ARG_SSE_PING_INTERVAL",
+        help="the longest silence in a stream before a comment is sent, which keeps clients from giving up; -1 = none",
+    ),
+    Flag(
+        names="--ui-config --webui-config",
+        sets="server.ui_config",
+        kind=Kind.STR,
+        metavar="JSON",
+        env="LLAMA_ARG_UI_CONFIG",
+        help="settings a web page finds under ui_settings in /props",
+    ),
+    Flag(
+        names="--ui-config-file --webui-config-file",
+        sets="server.ui_config_file",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_UI_CONFIG_FILE",
+        help="these settings, from a file",
+    ),
+    Flag(
+        names="--log-prompts-dir",
+        sets="server.log_prompts_dir",
+        kind=Kind.PATH,
+        metavar="FOLDER",
+        help="write every prompt, as the model reads it, to a file of its own in this folder; it grows without bound",
+    ),
+    Flag(
+        names="--lora-init-without-apply",
+        sets="server.lora_init_without_apply",
+        help="adapters of --lora count only for requests that name them, or once POST /lora-adapters says so",
     ),
 ]
 
@@ -312,73 +359,4 @@ REPORT = [
     ),
 ]
 
-TEMPLATE = [
-    Flag(
-        names="--chat-template",
-        sets="server.chat_template",
-        kind=Kind.STR,
-        metavar="JINJA",
-        env="LLAMA_ARG_CHAT_TEMPLATE",
-        default="the model's own",
-        help="the chat template, as jinja text; or the name of one that libllama has, such as llama3",
-    ),
-    Flag(
-        names="--chat-template-file",
-        sets="server.chat_template_file",
-        kind=Kind.PATH,
-        env="LLAMA_ARG_CHAT_TEMPLATE_FILE",
-        help="the chat template, from a file",
-    ),
-    Flag(
-        names="--chat-template-kwargs",
-        sets="server.chat_template_kwargs",
-        kind=Kind.STR,
-        metavar="JSON",
-        env="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
-        help='variables for the chat template, as in {"enable_thinking": false}',
-    ),
-    Flag(
-        names="--jinja",
-        off="--no-jinja",
-        sets="server.jinja",
-        env="LLAMA_ARG_JINJA",
-        help="run the chat template; off leaves prompts to libllama, which recognises some templates and no tools",
-    ),
-    Flag(
-        names="--prefill-assistant",
-        off="--no-prefill-assistant",
-        sets="server.prefill_assistant",
-        env="LLAMA_ARG_PREFILL_ASSISTANT",
-        help="an assistant's message at the end of a chat is continued; off takes it as complete",
-    ),
-    Flag(
-        names="-rea --reasoning",
-        sets="server.reasoning",
-        kind=Kind.STR,
-        metavar="on|off|auto",
-        env="LLAMA_ARG_REASONING",
-        help="whether models think that can do without; auto leaves it to the chat template",
-    ),
-    Flag(
-        names="--reasoning-effort",
-        sets="server.reasoning_effort",
-        kind=Kind.STR,
-        metavar="LEVEL",
-        env="LLAMA_ARG_REASONING_EFFORT",
-        help="how hard models think whose chat template knows levels, such as low or high",
-    ),
-    Flag(
-        names="--reasoning-preserve",
-        off="--no-reasoning-preserve",
-        sets="server.reasoning_preserve",
-        env="LLAMA_ARG_REASONING_PRESERVE",
-        help="thoughts of earlier turns stay in the prompt, where the chat template can",
-    ),
-    Flag(
-        names="--describe-tools",
-        sets="server.describe_tools",
-        help="tell a model of its tools in the system message where the chat template has no place for them",
-    ),
-]
-
-ROWS = rows("chat template", SERVE, TEMPLATE) + rows("server", SERVE, LISTEN + REPORT)
+ROWS = rows("server", SERVE, LISTEN + TRAFFIC + REPORT)

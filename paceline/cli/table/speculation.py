@@ -113,13 +113,6 @@ DRAFT_MODEL = [
         help="how many of the draft model's layers live on the GPU",
     ),
     Flag(
-        names="-devd --spec-draft-device",
-        old="--device-draft",
-        sets="draft.devices",
-        kind=Kind.LIST,
-        help="the devices that may hold the draft model",
-    ),
-    Flag(
         names="-td --spec-draft-threads",
         old="--threads-draft",
         sets="draft_context.n_threads",
@@ -152,15 +145,6 @@ DRAFT_MODEL = [
         metavar="TYPE",
         env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V LLAMA_ARG_CACHE_TYPE_V_DRAFT",
         help="number format of the draft model's cached values",
-    ),
-    Flag(
-        names="--spec-replace",
-        sets="drafters.draft_model.replace",
-        kind=Kind.LIST,
-        metavar='"TARGET DRAFT"',
-        convert=values.one,
-        grows=True,
-        help="for a draft with another tokenizer: read the first text as the second",
     ),
     Flag(
         names="--draft-params",
