@@ -31,12 +31,14 @@ TESTS_OUT = {
     "test_cors_proxy_only_forwards_explicit_proxy_headers": "the proxy of llama-server's page",
     "test_local_media_file": "pictures",
     "multimodal": "pictures",
+    "media_file": "pictures",
     "vision": "pictures",
     "_mm_": "pictures",
     "image": "pictures",
 }
 """By a part of their names. Tests that download large models (marked slow by llama.cpp) are out too."""
-NEEDED = {"aiohttp": "aiohttp", "filelock": "filelock", "gguf": "gguf", "openai": "openai", "pytest": "pytest", "requests": "requests"}
+NEEDED = ("aiohttp", "filelock", "gguf", "openai", "pytest", "requests")
+"""What the tests import, under the names pip knows too."""
 
 EPILOG = """
 examples:
@@ -46,9 +48,10 @@ examples:
   tests/upstream/run completion -k logit_bias -s       some tests of a file, with the servers' output
   tests/upstream/run --keep DIR ...                    leaves tests, models and logs in DIR
 
-The tests come out of the sdist of the installed llama-cpp-python, which pip downloads once, or from --source. The models
-are made by this program (tests/upstream/stories.py, readers.py): nothing else is downloaded. What paceline leaves out
-stays out: router mode, MCP, built-in tools, the page's proxy, pictures; so do llama.cpp's slow tests.
+The tests come out of the sdist of the installed llama-cpp-python, which pip downloads once, or from --source.
+The models are made by this program (tests/upstream/stories.py, readers.py): nothing else is downloaded. What
+paceline leaves out stays out: router mode, MCP, built-in tools, the page's proxy, pictures; so do llama.cpp's
+slow tests. "Own failures" are tests that llama-server passes and paceline fails.
 """
 
 
@@ -66,28 +69,28 @@ class Options:
 
 
 def parser() -> argparse.ArgumentParser:
-    add = argparse.ArgumentParser(
-        prog="tests/upstream/run", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add.add_argument("files", nargs="*", help="files of the tests, as basic, test_basic.py or unit/test_basic.py::test_name (default: all)")
-    add.add_argument("-k", metavar="EXPRESSION", help="only tests whose names match, as in pytest")
-    add.add_argument("-x", action="store_true", help="stop at the first failure")
-    add.add_argument("-s", action="store_true", help="show what tests and servers write")
-    add.add_argument("--source", type=Path, metavar="PATH", help="an unpacked llama.cpp, or an sdist of llama-cpp-python")
-    add.add_argument("--control", type=Path, metavar="PATH", help="a llama-server to run the same tests against")
-    add.add_argument("--control-only", action="store_true", help="leave paceline out")
-    add.add_argument("--control-results", type=Path, metavar="FILE", help="compare with what --json wrote of a control before")
-    add.add_argument("--checkout", type=Path, metavar="PATH", help="the paceline to test (default: PYTHONPATH's, or this one)")
-    add.add_argument("--port", type=int, default=8080, help="where the servers listen (default: 8080)")
-    add.add_argument("--timeout", type=int, default=120, help="seconds for one test (default: 120)")
-    add.add_argument("--keep", type=Path, metavar="DIR", help="work in this folder and leave it (default: a temporary one)")
-    add.add_argument("--json", type=Path, metavar="FILE", help="all results")
-    return add
+    raw = argparse.RawDescriptionHelpFormatter
+    found = argparse.ArgumentParser("tests/upstream/run", description=__doc__, epilog=EPILOG, formatter_class=raw)
+    add = found.add_argument
+    add("files", nargs="*", help="basic, test_basic.py or unit/test_basic.py::test_name (default: all files)")
+    add("-k", metavar="EXPRESSION", help="only tests whose names match, as in pytest")
+    add("-x", action="store_true", help="stop at the first failure")
+    add("-s", action="store_true", help="show what tests and servers write")
+    add("--source", type=Path, metavar="PATH", help="an unpacked llama.cpp, or an sdist of llama-cpp-python")
+    add("--control", type=Path, metavar="PATH", help="a llama-server to run the same tests against")
+    add("--control-only", action="store_true", help="leave paceline out")
+    add("--control-results", type=Path, metavar="FILE", help="compare with what --json wrote with a --control")
+    add("--checkout", type=Path, metavar="PATH", help="the paceline to test (default: PYTHONPATH's, or this one)")
+    add("--port", type=int, default=8080, help="where the servers listen (default: 8080)")
+    add("--timeout", type=int, default=120, help="seconds for one test (default: 120)")
+    add("--keep", type=Path, metavar="DIR", help="work in this folder and leave it (default: a temporary one)")
+    add("--json", type=Path, metavar="FILE", help="all results")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
-    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
         print(f"The tests need packages that are not here: pip install {' '.join(missing)}", file=sys.stderr)
         return 2
@@ -106,7 +109,8 @@ def compare(given: argparse.Namespace, folder: Path) -> int:
     shutil.rmtree(folder / "llama.cpp", ignore_errors=True)
     tests = lay_out(folder, given.source, cache_folder())
     extra = [*(["-k", given.k] if given.k else []), *(["-x"] if given.x else [])]
-    options = Options(tests, folder / "models", given.port, given.timeout, chosen(given.files, tests), extra, not given.s)
+    files = chosen(given.files, tests)
+    options = Options(tests, folder / "models", given.port, given.timeout, files, extra, not given.s)
     control = None
     if given.control:
         control = run(options, folder / "control.jsonl", [str(given.control.resolve())], given.checkout)
@@ -126,8 +130,8 @@ def compare(given: argparse.Namespace, folder: Path) -> int:
 
 
 def cache_folder() -> Path:
-    base = os.environ.get("PACELINE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
-    return Path(base) / "upstream"
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+    return Path(os.environ.get("PACELINE_CACHE") or user) / "upstream"
 
 
 def chosen(files: list[str], tests: Path) -> list[str]:
@@ -151,8 +155,8 @@ def run(options: Options, results: Path, command: list[str], checkout: Path | No
     out = " or ".join(TESTS_OUT)
     expression = options.pytest[options.pytest.index("-k") + 1] if "-k" in options.pytest else ""
     wanted = f"({expression}) and not ({out})" if expression else f"not ({out})"
-    pytest = [sys.executable, "-m", "pytest", "-p", "upstream_plugin", "-m", "not slow", "-W", "ignore", "-q", "--tb=short"]
-    pytest += [*options.pytest, "-k", wanted, *options.files]
+    pytest = [sys.executable, "-m", "pytest", "-p", "upstream_plugin", "-m", "not slow", "-W", "ignore", "-q"]
+    pytest += ["--tb=short", *options.pytest, "-k", wanted, *options.files]
     if not options.capture:
         subprocess.run([*pytest, "-s"], cwd=options.tests, env=environment(options, results, command, checkout))
     else:
@@ -178,6 +182,6 @@ def environment(options: Options, results: Path, command: list[str], checkout: P
         "UPSTREAM_TIMEOUT": str(options.timeout),
     }
     if command[0] == sys.executable:
-        # llama-server without a model is a router; paceline would load its demo model, which takes longer than a small one.
+        # llama-server without a model is a router; paceline would load its demo model, which takes longer.
         found["UPSTREAM_DEFAULT_MODEL"] = files["ggml-org/test-model-stories260K"]
     return found

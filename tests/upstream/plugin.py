@@ -1,6 +1,6 @@
-"""Runs inside the pytest of llama.cpp's server tests: no downloads before them, a time limit for each, results as lines of JSON.
+"""Runs inside the pytest of llama.cpp's server tests: no downloads, a time limit for each, results as lines of JSON.
 
-The tests themselves are not changed. The environment says: UPSTREAM_RESULTS is the file, UPSTREAM_TIMEOUT the seconds."""
+The tests are not changed. The environment says: UPSTREAM_RESULTS is the file, UPSTREAM_TIMEOUT the seconds."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from tests.upstream.stories import finish
 N_EMBD, N_FF, N_LAYER, N_CTX = 64, 128, 2, 512
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CHARACTERS = string.ascii_lowercase + string.digits + "'\"!?.,;:()-<>/|_{}[]=+*&%$#@"
-WORDS = """i believe the meaning of life is this a test another write joke about ai from very long prompt which will not be
-truncated hello world base learning on machines city an""".split()
+WORDS = Path(__file__).with_name("words.txt").read_text().split()
 """What the tests count the tokens of is whole words, or these parts of them."""
 PARTS = ["mach", "ine", "par", "cap", "it", "ale", "de"]
 RERANKER_SEED = 16

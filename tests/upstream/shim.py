@@ -1,6 +1,6 @@
-"""Stands where llama.cpp's server tests expect llama-server: local files for names of repositories, then the real command.
+"""Stands where llama.cpp's server tests expect llama-server: local files for repositories' names, then the real server.
 
-The environment says what: UPSTREAM_COMMAND is the server's command and UPSTREAM_MODELS the files by name, both as JSON."""
+The environment says what: UPSTREAM_COMMAND is the server's command, UPSTREAM_MODELS the files by name, both as JSON."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def find_sdist(cache: Path) -> Path:
 def download(requirement: str, folder: Path) -> None:
     """pip prepares the metadata of what it downloads, which takes a moment and compiles nothing."""
     folder.mkdir(parents=True, exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE, "--dest", str(folder)]
-    done = subprocess.run([*pip, requirement], capture_output=True, text=True)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PACKAGE]
+    done = subprocess.run([*pip, "--dest", str(folder), requirement], capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip() or "pip said nothing").splitlines()[-1]
         raise SourceMissing(f"pip could not download the sdist of {requirement} ({last}); give it with --source")

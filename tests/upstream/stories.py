@@ -1,8 +1,9 @@
 """Small Llamas that tell stories: files in place of the tinyllamas that llama.cpp's server tests download.
 
-Their weights are written down, not trained. Words come in rounds: each round goes through the classes of words in order and
-takes one of each class, so that a text holds the words the tests look for, whatever came before. Attention and feed-forward
-layers are random and weak: they decide which word of a class it is, so that a wrong cache shows in the text."""
+Their weights are written down, not trained. Words come in rounds: each round goes through the classes of words in order
+and takes one of each class, so that a text holds the words the tests look for, whatever came before. Attention and
+feed-forward layers are random and weak: they decide which word of a class it is, so that a wrong cache shows in the
+text."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ SHARPNESS = 90.0
 Words = dict[float, list[str]]
 """The words of a class, by the scale of the adapter at which they are the likeliest."""
 
+PEOPLE = ["small", "shiny", "park", "excited", "Daddy", "house", "cat", "friends", "sky", "leaf", "big", "step"]
 STORIES: list[Words] = [
     {0.0: ["blue"]},
     {0.0: ["But"]},
@@ -34,7 +36,7 @@ STORIES: list[Words] = [
     {0.0: ["going", "bed"]},
     {0.0: ["Whiskers", "Flana"]},
     {0.0: ["Jack", "said"]},
-    {0.0: ["Jimmy", "Anna", "forest", "kids", "everyone", "princesses", "small", "shiny", "park", "excited", "Daddy"]},
+    {0.0: ["Jimmy", "Anna", "forest", "kids", "everyone", "princesses", *PEOPLE]},
     {0.0: ['"']},
 ]
 """The words of stories260K's tests. The quote ends a string of JSON."""
@@ -121,7 +123,8 @@ def tensors(story: Story) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(story.seed)
 
     def weak(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape) * 0.4 / np.sqrt(shape[-1])
+        weights: np.ndarray = rng.standard_normal(shape) * 0.4 / np.sqrt(shape[-1])
+        return weights
 
     found = {"token_embd.weight": embeddings(story, rng), "output.weight": output(story, rng)}
     found["output_norm.weight"] = np.ones(N_EMBD)
@@ -168,7 +171,7 @@ def output(story: Story, rng: np.random.Generator) -> np.ndarray:
             if i == 0:
                 rows[ids, CONSTANT] += 2.75
             rows[ids, FIRST_CLASS + (i - 1) % len(story.rounds)] = 4.4
-            rows[ids[0], CONSTANT] += 0.3
+            rows[ids[0], CONSTANT] += 0.15
     # "a" can be followed by many words: a test counts how likely they are.
     vague = max(story.rounds, key=lambda words: len(words[0.0]))
     rows[story.ids(vague[0.0]), FIRST_CLASS + len(story.rounds)] = 4.4
