@@ -33,9 +33,9 @@ STORIES: list[Words] = [
     {0.0: ["couldn't"]},
     {0.0: ["Suddenly"]},
     {0.0: ["Whillicter"]},
-    {0.0: ["going", "bed"]},
-    {0.0: ["Whiskers", "Flana"]},
-    {0.0: ["Jack", "said"]},
+    {0.0: ["going", "bed", "bedtime"]},
+    {0.0: ["Whiskers", "Flana", "Mia", "Ben", "Lily"]},
+    {0.0: ["Jack", "said", "asked", "cried", "saw"]},
     {0.0: ["Jimmy", "Anna", "forest", "kids", "everyone", "princesses", *PEOPLE]},
     {0.0: ['"']},
 ]
@@ -163,7 +163,7 @@ def embeddings(story: Story, rng: np.random.Generator) -> np.ndarray:
 def output(story: Story, rng: np.random.Generator) -> np.ndarray:
     """Which token follows: the next class of words; after anything else the first."""
     rows = np.zeros((len(story.tokens), N_EMBD))
-    rows[:, FIRST_NOISE:] = rng.standard_normal((len(story.tokens), N_EMBD - FIRST_NOISE)) * 0.15
+    rows[:, FIRST_NOISE:] = rng.standard_normal((len(story.tokens), N_EMBD - FIRST_NOISE)) * 0.08
     for i, words in enumerate(story.rounds):
         for scale, group in words.items():
             ids = story.ids(group)
@@ -171,7 +171,7 @@ def output(story: Story, rng: np.random.Generator) -> np.ndarray:
             if i == 0:
                 rows[ids, CONSTANT] += 2.75
             rows[ids, FIRST_CLASS + (i - 1) % len(story.rounds)] = 4.4
-            rows[ids[0], CONSTANT] += 0.15
+            rows[ids[0], CONSTANT] += 0.45
     # "a" can be followed by many words: a test counts how likely they are.
     vague = max(story.rounds, key=lambda words: len(words[0.0]))
     rows[story.ids(vague[0.0]), FIRST_CLASS + len(story.rounds)] = 4.4
