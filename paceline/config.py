@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from paceline.errors import ConfigError
@@ -299,7 +300,9 @@ class DrafterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParams:
-    """The engine's own choices: slots, exactness, what drafts by default."""
+    """The engine's own choices: slots, exactness, what drafts by default. After `sleep_idle_s` seconds without requests
+    its process ends, and is started again with the next one. `synth_len` or `synth_rates` accept drafts by chance, for
+    benchmarks: so many tokens a step on average, or the first n of a draft with the nth of these probabilities."""
 
     n_slots: int = 1
     exact: bool = False
@@ -307,6 +310,9 @@ class EngineParams:
     slot_similarity: float = 0.1
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
+    sleep_idle_s: int | None = None
+    synth_len: float | None = None
+    synth_rates: tuple[float, ...] = ()
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
     drafters: DrafterSettings = field(default_factory=DrafterSettings)
 
@@ -316,7 +322,35 @@ class EngineParams:
             self.spec_policy in POLICIES, f"spec_policy must be one of {', '.join(POLICIES)}, got {self.spec_policy!r}"
         )
         check_range("the similarity of prompts", self.slot_similarity, 0.0, 1.0)
+        idle = self.sleep_idle_s
+        check(
+            idle is None or idle > 0,
+            f"the seconds of idleness before sleep must be 1 or more, or -1 = never; got {idle}",
+        )
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
+        self._check_synthetic()
+
+    @property
+    def n_draft_max(self) -> int:
+        """The longest draft of the draft model."""
+        n_max = self.drafters.draft_model.n_max
+        return n_max if self.speculative.n_max is None else min(n_max, self.speculative.n_max)
+
+    @property
+    def is_synthetic(self) -> bool:
+        return self.synth_len is not None or bool(self.synth_rates)
+
+    def _check_synthetic(self) -> None:
+        n, rates = self.n_draft_max, self.synth_rates
+        if self.synth_len is not None:
+            check(not rates, "--spec-synth-len and --spec-synth-rates exclude each other: give one of them")
+            check_range("--spec-synth-len", self.synth_len, 1.0, n + 1.0)
+        elif rates:
+            wanted = f"--spec-draft-n-max allows {n} tokens"
+            check(len(rates) == n, f"--spec-synth-rates needs {n} numbers, for {wanted}; got {len(rates)}")
+            check(rates[0] <= 1 and rates[-1] >= 0, "--spec-synth-rates must lie between 0 and 1")
+            falling = all(one >= two for one, two in pairwise(rates))
+            check(falling, "--spec-synth-rates must not rise: two tokens are accepted no more often than one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,16 @@ def slots(text: str) -> int:
     return EngineParams().n_slots if value == -1 else value
 
 
+def seconds_or_never(text: str) -> int | None:
+    """-1 is never."""
+    value = whole(text)
+    return None if value == -1 else value
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    return tuple(number(part.strip()) for part in text.split(","))
+
+
 def words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 

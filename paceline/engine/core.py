@@ -18,6 +18,7 @@ from paceline.engine.memory import Cells, Memory
 from paceline.engine.request import Emitted, Finished, Limits, Started, Timings, Token, failed
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Clock, Slot
+from paceline.engine.synthetic import Synthetic
 from paceline.engine.verify import log_probabilities, verify
 from paceline.errors import ContextFull, DecodeError, NoNumbers, PacelineError
 from paceline.llama.context import Batch
@@ -70,6 +71,7 @@ class Core:
         self.seconds = 0.0  # spent in steps that went on with an answer
         self._spoilt = False  # by logits that are no numbers
         self._short = False  # of memory for somebody who waits
+        self._synthetic = Synthetic.of(params)
         self._batch = target.new_batch()
         self._eog = vocab.eog
 
@@ -309,14 +311,18 @@ class Core:
         return 0
 
     def _verify(self, slot: Slot, rows: Floats) -> int:
-        tokens = verify(slot.draws(), rows, slot.draft.tokens, len(slot.tokens), self._eog)
-        self._settle(slot, tokens, rows)
+        draft, draws = slot.draft.tokens, slot.draws()
+        if self._synthetic and slot.sampler and not slot.known:
+            draft = self._synthetic.accepted(draft, slot.sampler.seed, len(slot.tokens), self._eog)
+            draws = slot.draws(known=draft)
+        tokens = verify(draws, rows, draft, len(slot.tokens), self._eog)
+        self._settle(slot, tokens, draft, rows)
         return len(tokens)
 
-    def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
-        """Bring slot, memory and drafters to the new text, then tell the client."""
+    def _settle(self, slot: Slot, tokens: list[int], draft: list[int], rows: Floats) -> None:
+        """Bring slot, memory and drafters to the new text, of which `draft` was guessed; then tell the client."""
         n_before, n_again = len(slot.tokens), min(len(slot.known), len(tokens))
-        n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
+        n_accepted = len(tokens) - (tokens[-1] != nth(draft, len(tokens) - 1))
         if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
             slot.candidates.clear()

@@ -204,7 +204,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "bos_token": spelled(engine.vocab, engine.vocab.bos),
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
-        "is_sleeping": False,
+        "is_sleeping": engine.health.asleep,
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
     }
 

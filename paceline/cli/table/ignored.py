@@ -113,7 +113,6 @@ REPORTING = [
     bare("--reuse-port", "share the port", env="LLAMA_ARG_REUSE_PORT"),
     valued("--sse-ping-interval", "pings in quiet streams", env="LLAMA_ARG_SSE_PING_INTERVAL"),
     valued("--tags", "labels of the model", env="LLAMA_ARG_TAGS"),
-    valued("--sleep-idle-seconds", "unload when idle"),
     bare("--mmproj-auto", "image encoder found by itself", off="--no-mmproj --no-mmproj-auto"),
 ]
 
