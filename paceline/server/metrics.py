@@ -31,6 +31,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.totals: Counts[str] = Counts()
+        self._scraped: Counts[str] = Counts()  # the totals when they were last asked for
         self.n_tokens_max = 0
         self._recent: deque[tuple[float, int]] = deque()
         self._first_token = self._histogram("time_to_first_token_seconds", "from arrival to the first token", SECONDS)
@@ -92,11 +93,18 @@ class Metrics:
             return 1.0
         return (self.totals["prompt_ms"] + self.totals["predicted_ms"]) / 1e3 / self.totals["requests"]
 
+    def rate(self, what: str) -> float:
+        """Tokens per second since the metrics were last asked for, as in llama-server."""
+        n, ms = (self.totals[f"{what}_{unit}"] - self._scraped[f"{what}_{unit}"] for unit in ("n", "ms"))
+        return share(n, ms / 1e3)
+
     def text(self, status: Status, health: Health) -> bytes:
         """Everything, in Prometheus' format."""
         registry = CollectorRegistry()
         registry.register(Upstream(self, status, health))
-        return generate_latest(registry) + generate_latest(self.registry)
+        text = generate_latest(registry) + generate_latest(self.registry)
+        self._scraped = Counts(self.totals)
+        return text
 
 
 class Upstream(Collector):
@@ -117,8 +125,8 @@ class Upstream(Collector):
         yield counter("tokens_predicted_seconds", "time spent writing", predicted_s)
         yield counter("n_decode", "steps of the engine", status.n_steps)
         yield gauge("n_tokens_max", "longest text seen, prompt and answer", self.metrics.n_tokens_max)
-        yield gauge("prompt_tokens_seconds", "prompt tokens per second", share(totals["prompt_n"], prompt_s))
-        yield gauge("predicted_tokens_seconds", "tokens written per second", share(totals["predicted_n"], predicted_s))
+        yield gauge("prompt_tokens_seconds", "prompt tokens per second", self.metrics.rate("prompt"))
+        yield gauge("predicted_tokens_seconds", "tokens written per second", self.metrics.rate("predicted"))
         n_busy = sum(slot.request is not None for slot in status.slots)
         yield gauge("requests_processing", "requests at work", n_busy)
         yield gauge("requests_deferred", "requests waiting for a slot", status.n_waiting)
