@@ -312,9 +312,8 @@ class Core:
 
     def _verify(self, slot: Slot, rows: Floats) -> int:
         draft, draws = slot.draft.tokens, slot.draws()
-        if self._synthetic and slot.sampler and not slot.known:
-            draft = self._synthetic.accepted(draft, slot.sampler.seed, len(slot.tokens), self._eog)
-            draws = slot.draws(known=draft)
+        if self._synthetic and not slot.known:
+            draft, draws = self._synthetic.checked(slot, self._eog)
         tokens = verify(draws, rows, draft, len(slot.tokens), self._eog)
         self._settle(slot, tokens, draft, rows)
         return len(tokens)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.config import EngineParams
+from paceline.engine.slot import Slot
+from paceline.engine.verify import Draws
 
 N_HALVINGS = 40
 
@@ -25,6 +27,12 @@ class Synthetic:
             return None
         length = params.synth_len
         return cls(params.synth_rates if length is None else rates_for(length, params.n_draft_max))
+
+    def checked(self, slot: Slot, eog: frozenset[int]) -> tuple[list[int], Draws]:
+        """What of the slot's draft stands, and draws that begin with it."""
+        assert slot.sampler
+        draft = self.accepted(slot.draft.tokens, slot.sampler.seed, len(slot.tokens), eog)
+        return draft, slot.draws(known=draft)
 
     def accepted(self, draft: Sequence[int], seed: int, position: int, eog: frozenset[int]) -> list[int]:
         """How much of the draft stands, always the same for a seed and a position. A text does not end by chance."""
