@@ -96,7 +96,12 @@ def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> 
         given["dry_sequence_breakers"] = tuple(map(utf8, body.dry_sequence_breakers))
     if body.logit_bias is not None:
         given["logit_bias"] = logit_bias_of(engine, body.logit_bias)
-    return with_overrides(default, given)
+    sampling = with_overrides(default, given)
+    if not sampling.ignore_eos:
+        return sampling
+    # What ignoring means, spelled out: replies show it as llama-server's do.
+    never = dict.fromkeys(sorted(engine.vocab.eog), float("-inf"))
+    return replace(sampling, logit_bias={**sampling.logit_bias, **never})
 
 
 def logit_bias_of(engine: Engine, given: Mapping[str, Any] | Sequence[Sequence[Any]]) -> dict[int, float]:
