@@ -17,7 +17,7 @@ pytestmark = pytest.mark.model
 SUBSET = Path(__file__).with_name("subset.txt").read_text().splitlines()
 CACHE = cache_folder()
 """The user's own: the sdist is not downloaded for each run. (Tests have another from their first on.)"""
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")
