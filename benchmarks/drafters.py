@@ -18,7 +18,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 
-from paceline.config import NgramCacheParams, NgramModParams, NgramParams, SuffixParams
+from paceline.config.drafters import NgramCacheParams, NgramModParams, NgramParams, SuffixParams
 from paceline.drafters.base import Drafter, DraftRequest
 from paceline.drafters.ngram_cache import NgramCache
 from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V

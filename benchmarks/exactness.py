@@ -23,15 +23,8 @@ from rich.progress import track
 from benchmarks.common import draft_model, guarded, needed
 from paceline import Engine, Generation
 from paceline.bench.suite import SUITE
-from paceline.config import (
-    ContextParams,
-    DrafterSettings,
-    EngineParams,
-    ModelParams,
-    NgramModParams,
-    NgramParams,
-    Settings,
-)
+from paceline.config import ContextParams, EngineParams, ModelParams, Settings
+from paceline.config.drafters import DrafterSettings, NgramModParams, NgramParams
 from paceline.models import demo_copy
 
 SAMPLINGS: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.common import guarded
 from benchmarks.replay import Text, load, n_right
-from paceline.config import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
+from paceline.config.drafters import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
 from paceline.drafters.base import Drafter, DraftRequest, Resources
 from paceline.drafters.registry import ENTRIES
 

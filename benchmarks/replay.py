@@ -28,7 +28,8 @@ from rich.table import Table
 
 from benchmarks.common import chat, draft_model, guarded, inside, needed, prompts
 from paceline import Engine
-from paceline.config import SamplingParams, SuffixParams
+from paceline.config import SamplingParams
+from paceline.config.drafters import SuffixParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.proposal import Proposal
 from paceline.drafters.suffix import Suffix

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from paceline.config import (
     MAX_TEXTS,
     ContextParams,
-    DrafterSettings,
-    DraftModelParams,
     EngineParams,
     ModelParams,
     SamplingParams,
@@ -28,6 +26,7 @@ from paceline.config import (
     SpeculativeParams,
     resolve_seed,
 )
+from paceline.config.drafters import DrafterSettings, DraftModelParams
 from paceline.drafters.names import canonical
 from paceline.engine.request import Bounds, Event, Failed, Finished, Grammar, Request, Tokens
 from paceline.engine.stats import DrafterStats

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.config import (
-    ContextParams,
-    DrafterSettings,
-    DraftModelParams,
-    EngineParams,
-    ModelParams,
-    Settings,
-    part,
-)
+from paceline.config import ContextParams, EngineParams, ModelParams, Settings, part
+from paceline.config.drafters import DrafterSettings, DraftModelParams
+from paceline.config.granted import usable_cores, usable_memory
 from paceline.errors import ConfigError
-from paceline.granted import usable_cores, usable_memory
 
 N_CORES = len(os.sched_getaffinity(0))
 

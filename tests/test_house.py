@@ -13,12 +13,10 @@ import paceline
 
 ROOT = Path(paceline.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-DATA = {"engine.request", "engine.stats", "drafters.names", "sampler_names"}
+DATA = {"engine.request", "engine.stats", "drafters.names"}
 """What of the engine's rooms is data, and may be known everywhere."""
 MAY_IMPORT = {
-    "config": {"errors", "granted", "sampler_names"},
-    "granted": set(),
-    "sampler_names": set(),
+    "config": {"errors", "config"},
     "errors": set(),
     "files": set(),
     "llama": {"config", "errors", "files", "llama"},

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.config import DrafterSettings, Settings
+from paceline.config import Settings
+from paceline.config.drafters import DrafterSettings
 from paceline.drafters.names import ALIASES, NAMES
 from paceline.errors import ConfigError
 

@@ -13,15 +13,15 @@ from paceline.config import (
     AUTO_SLOTS,
     MIB,
     ContextParams,
-    DrafterSettings,
     EngineParams,
     ModelParams,
     SamplingParams,
     Settings,
     SpeculativeParams,
 )
+from paceline.config.drafters import DrafterSettings
+from paceline.config.granted import usable_memory
 from paceline.errors import ConfigError
-from paceline.granted import usable_memory
 
 FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
 """Context settings a draft model takes over when it has none of its own."""

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from paceline.cli.report import Answer
 from paceline.cli.tint import Screen, wants_color
-from paceline.config import ContextParams, DrafterSettings, EngineParams, ModelParams, NgramParams, Settings
+from paceline.config import ContextParams, EngineParams, ModelParams, Settings
+from paceline.config.drafters import DrafterSettings, NgramParams
 from paceline.engine.stats import acceptance_line
 from paceline.library import Engine
 from paceline.models import cache_folder, demo_copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.config import check
+from paceline.config.checks import check
 
 
 @dataclass(frozen=True, slots=True)

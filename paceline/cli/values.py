@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from paceline.cli.options import Prompt
-from paceline.sampler_names import SAMPLER_LETTERS, sampler_name
+from paceline.config.sampler_names import SAMPLER_LETTERS, sampler_name
 
 ON = frozenset({"on", "enabled", "true", "1", "yes"})
 OFF = frozenset({"off", "disabled", "false", "0", "no"})
@@ -148,6 +148,16 @@ def cpu_range(text: str) -> tuple[int, ...]:
     if not match:
         raise ValueError(f"{text!r} is not LOW-HIGH, as in 0-3")
     return tuple(range(int(match[1] or 0), int(match[2] or MOST_CORES - 1) + 1))
+
+
+def seconds_or_never(text: str) -> int | None:
+    """-1 is never."""
+    value = whole(text)
+    return None if value == -1 else value
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    return tuple(number(part.strip()) for part in text.split(","))
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from paceline.config import DrafterSettings
+from paceline.config.drafters import DrafterSettings
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from paceline.config import DraftModelParams
+from paceline.config.drafters import DraftModelParams
 from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.guess import guess
 from paceline.errors import ConfigError, RequestError, VocabMismatch

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from paceline.config import NgramCacheParams
+from paceline.config.drafters import NgramCacheParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_counts import N_LONGEST, Followers, Ngram, NgramCounts, read_counts, write_counts

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-from paceline.config import NgramParams
+from paceline.config.drafters import NgramParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_index import NgramIndex, match_length, span

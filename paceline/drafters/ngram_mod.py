@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.config import NgramModParams
+from paceline.config.drafters import NgramModParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import USUAL
 from paceline.drafters.ngram_index import BASE, MASK, hash_of, prefix_hashes, span

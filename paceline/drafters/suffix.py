@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config import SuffixParams
+from paceline.config.drafters import SuffixParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.chances import ELSEWHERE, IN_PROMPT, USUAL, Chances, seconded
 from paceline.drafters.ngram_index import (

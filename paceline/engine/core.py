@@ -20,6 +20,7 @@ from paceline.engine.prompt_cache import PromptCache
 from paceline.engine.request import Emitted, Limits, Request
 from paceline.engine.scheduler import Queue, Scheduler, Work
 from paceline.engine.slot import Slot
+from paceline.engine.synthetic import Synthetic
 from paceline.engine.verify import verify
 from paceline.errors import ContextFull, DecodeError, NoNumbers
 from paceline.llama.context import Batch
@@ -71,6 +72,7 @@ class Core:
         self.n_busy = 0  # slots at work, over all steps
         self.seconds = 0.0  # spent in steps that went on with an answer
         self._spoilt = False  # by logits that are no numbers
+        self._synthetic = Synthetic.of(params)
         self._batch = target.new_batch()
         self._eog = vocab.eog
 
@@ -251,14 +253,17 @@ class Core:
         return 0
 
     def _verify(self, slot: Slot, rows: Floats) -> int:
-        tokens = verify(slot.draws(), rows, slot.draft.tokens, slot.n_text, self._eog)
-        self._settle(slot, tokens, rows)
+        draft, draws = slot.draft.tokens, slot.draws()
+        if self._synthetic and not slot.known:
+            draft, draws = self._synthetic.checked(slot, self._eog)
+        tokens = verify(draws, rows, draft, slot.n_text, self._eog)
+        self._settle(slot, tokens, draft, rows)
         return len(tokens)
 
-    def _settle(self, slot: Slot, tokens: list[int], rows: Floats) -> None:
-        """Bring slot, memory and drafters to the new text, then tell the client."""
+    def _settle(self, slot: Slot, tokens: list[int], draft: list[int], rows: Floats) -> None:
+        """Bring slot, memory and drafters to the new text, of which `draft` was guessed; then tell the client."""
         n_before, n_again = len(slot.tokens), min(len(slot.known), len(tokens))
-        n_accepted = len(tokens) - (tokens[-1] != nth(slot.draft.tokens, len(tokens) - 1))
+        n_accepted = len(tokens) - (tokens[-1] != nth(draft, len(tokens) - 1))
         if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
             slot.candidates.clear()

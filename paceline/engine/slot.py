@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -109,12 +109,13 @@ class Slot:
         self.clock = Clock.resumed(self.request.submitted, resume.timings)
         self.add_stats(resume.timings.drafters)
 
-    def draws(self) -> Draws:
-        """The sampler, under its grammar if it has one; before it what is known already."""
+    def draws(self, known: Sequence[int] = ()) -> Draws:
+        """The sampler, under its grammar if it has one; before it what is known already, or taken as such."""
         assert self.sampler and self.active
         grammar = self.active.grammar
         draws = Constrained(self.sampler, grammar) if grammar else self.sampler
-        return Known(self.known, draws, self.sampler, grammar) if self.known else draws
+        known = self.known or known
+        return Known(known, draws, self.sampler, grammar) if known else draws
 
     def spoken(self, tokens: list[int], n_accepted: int, rows: Floats) -> tuple[Token, ...]:
         """The last tokens of the text as the client hears of them; the first `n_accepted` were drafted."""

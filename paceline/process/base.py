@@ -72,11 +72,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether requests are computed at the moment, how often the engine was started again, and why the last time."""
+    """Whether requests are computed at the moment, how often the engine was started again, and why the last time. One
+    that is asleep is ready too: the next request wakes it."""
 
     ready: bool = True
     n_restarts: int = 0
     reason: str = ""
+    asleep: bool = False
 
 
 class Backend(Protocol):
@@ -110,7 +112,7 @@ class Backend(Protocol):
         """The query with each document, as tokens of a text to rank."""
 
     def status(self) -> Status:
-        """Waits for the current step to end."""
+        """Waits for the current step to end. Does not wake an engine that sleeps: it is then as it was before."""
 
     def save_slot(self, slot: int, path: str) -> tuple[int, int]:
         """Keep an idle slot's memory in a file; returns tokens and bytes."""

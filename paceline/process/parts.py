@@ -82,11 +82,13 @@ class Parts:
         self.draft = self._open_draft() if registry.need_draft(types) else None
         if types and not self.model.can_roll_back:
             types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
-        wanted = params.spec_policy == "auto" and bool(types or own)
+        wanted = params.spec_policy == "auto" and not params.is_synthetic and bool(types or own)
         self.planner = self._planner() if wanted else None
         self.policy = self._policy()
         resources = Resources(params.drafters, self.model, self.draft, self.draft_costs, self._n_worth())
         self.drafters = [*own, *registry.build(types, resources)]
+        if params.is_synthetic:
+            log.warning("drafts are accepted by chance (--spec-synth): what is written means nothing")
         if self.speculation_off:
             log.warning("speculation is off: %s", self.speculation_off)
 

@@ -7,8 +7,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
@@ -46,6 +48,10 @@ class Pending(Protocol):
     def at_work(self) -> bool:
         """Whether the child may have been busy with it when it died."""
 
+    @property
+    def wakes(self) -> bool:
+        """Whether an engine that sleeps has to get up for it."""
+
     def message(self) -> ToChild:
         """What to tell a child that knows nothing of it."""
 
@@ -73,6 +79,10 @@ class Live:
     @property
     def at_work(self) -> bool:
         return self.started or self.request.grammar is not None
+
+    @property
+    def wakes(self) -> bool:
+        return True
 
     def message(self) -> ToChild:
         self.started = False
@@ -105,6 +115,10 @@ class Question:
     sent: bool = False
     at_work: bool = True
 
+    @property
+    def wakes(self) -> bool:
+        return self.name != "status"
+
     def message(self) -> ToChild:
         return Call(self.id, self.name, self.args)
 
@@ -125,6 +139,10 @@ class ChildEngine:
         self._n_restarts = 0
         self._reason = ""
         self._failing = ""
+        self._asleep: Status | None = None  # as it was when it fell asleep
+        self._napping = False  # the child was let go on purpose
+        self._woken = threading.Event()
+        self._last_wanted = monotonic()
         self._handle: Handle | None = None
         self._starting = handle = Handle()
         try:
@@ -138,10 +156,14 @@ class ChildEngine:
         self._handle = handle
         self._thread = threading.Thread(target=self._run, args=(handle,), name="paceline-supervisor", daemon=True)
         self._thread.start()
+        if settings.engine.sleep_idle_s is not None:
+            nap = (settings.engine.sleep_idle_s,)
+            threading.Thread(target=self._nap_when_idle, args=nap, name="paceline-nap", daemon=True).start()
 
     @property
     def health(self) -> Health:
-        return Health(self._handle is not None, self._n_restarts, self._failing or self._reason)
+        asleep = self._asleep is not None
+        return Health(asleep or self._handle is not None, self._n_restarts, self._failing or self._reason, asleep)
 
     @property
     def pid(self) -> int | None:
@@ -175,6 +197,8 @@ class ChildEngine:
         return list(self._ask("pairs", query, documents))
 
     def status(self) -> Status:
+        if asleep := self._asleep:
+            return asleep
         return msgspec.convert(self._ask("status"), Status)
 
     def save_slot(self, slot: int, path: str) -> tuple[int, int]:
@@ -200,6 +224,9 @@ class ChildEngine:
             if self._failing:
                 raise EngineDied(self._failing)
             self._pending[pending.id] = pending
+            if pending.wakes:
+                self._last_wanted, self._asleep = monotonic(), None
+                self._woken.set()
             self._send_waiting()
 
     def _send_waiting(self) -> None:
@@ -223,7 +250,10 @@ class ChildEngine:
                 self._handle = None
             if self._closing.is_set():
                 break
-            self._blame(reason, KILLED if handle.was_murdered else 1.0)
+            if self._napping:
+                self._woken.wait()
+            else:
+                self._blame(reason, KILLED if handle.was_murdered else 1.0)
             handle = self._restart()
         self._give_up_all(EngineClosed("the engine was closed"))
 
@@ -299,7 +329,8 @@ class ChildEngine:
         """Another child, however long it takes; None when nobody wants one any more."""
         n_deaths = n_refusals = 0
         while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
-            self._n_restarts += 1
+            self._n_restarts += not self._napping
+            self._napping = False
             try:
                 self._starting = handle = Handle()
                 handle.open(self._settings, None, again=True)
@@ -323,6 +354,29 @@ class ChildEngine:
             self._send_waiting()
         return handle
 
+    # -- what happens when nobody asks for anything
+
+    def _nap_when_idle(self, seconds: float) -> None:
+        while not self._closing.wait(min(1.0, seconds / 4)):
+            with self._lock:
+                if any(pending.wakes for pending in self._pending.values()):
+                    self._last_wanted = monotonic()
+                idle = self._handle is not None and monotonic() - self._last_wanted >= seconds
+            if idle:
+                with suppress(PacelineError):
+                    self._fall_asleep(self.status())
+
+    def _fall_asleep(self, status: Status) -> None:
+        """Let the child go, unless somebody came in the meantime. Who comes later wakes it: another is started."""
+        with self._lock:
+            handle = self._handle
+            if self._pending or handle is None:
+                return
+            self._woken.clear()
+            self._asleep, self._napping, self._handle = status, True, None
+        log.info("nobody has asked for anything: the engine sleeps, its memory is free until the next request")
+        handle.close(CLOSING)
+
     def _give_up_all(self, error: PacelineError) -> None:
         with self._lock:
             given_up, self._pending = list(self._pending.values()), {}
@@ -333,6 +387,7 @@ class ChildEngine:
     def close(self) -> None:
         with self._lock:
             self._closing.set()
+            self._woken.set()
             handle = self._handle
         if handle:
             handle.close(CLOSING)

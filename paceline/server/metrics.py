@@ -37,6 +37,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.totals: dict[str, float] = defaultdict(float)
+        self._scraped: dict[str, float] = defaultdict(float)  # the totals when they were last asked for
         self.n_tokens_max = 0
         self._recent: deque[tuple[float, int]] = deque()
         self._first_token = self._histogram("time_to_first_token_seconds", "from arrival to the first token", SECONDS)
@@ -104,12 +105,19 @@ class Metrics:
             return 1.0
         return (self.totals["prompt_ms"] + self.totals["predicted_ms"]) / 1e3 / self.totals["requests"]
 
+    def rate(self, what: str) -> float:
+        """Tokens per second since the metrics were last asked for, as in llama-server."""
+        n, ms = (self.totals[f"{what}_{unit}"] - self._scraped[f"{what}_{unit}"] for unit in ("n", "ms"))
+        return share(n, ms / 1e3)
+
     def text(self, status: Status, health: Health) -> bytes:
         """Everything, in Prometheus' format."""
         restarts = Family(f"{OURS}engine_restarts_total", COUNTER, "how often the engine's process was started again")
         ours = [restarts.of(health.n_restarts), *drafter_families(status.drafters)]
         families = [*self._upstream(status), *speculation(status.drafters), *ours]
-        return "".join(map(str, families)).encode() + generate_latest(self.registry)
+        text = "".join(map(str, families)).encode() + generate_latest(self.registry)
+        self._scraped = defaultdict(float, self.totals)
+        return text
 
     def _upstream(self, status: Status) -> Iterator[Family]:
         """llama-server's names, read off at one moment."""
@@ -122,8 +130,8 @@ class Metrics:
         yield counter("tokens_predicted_seconds_total", "time spent writing", predicted_s)
         yield counter("n_decode_total", "steps of the engine", status.n_steps + totals["embedded"])
         yield counter("n_tokens_max", "longest text seen, prompt and answer", self.n_tokens_max)
-        yield gauge("prompt_tokens_seconds", "prompt tokens per second", share(totals["prompt_n"], prompt_s))
-        yield gauge("predicted_tokens_seconds", "tokens written per second", share(totals["predicted_n"], predicted_s))
+        yield gauge("prompt_tokens_seconds", "prompt tokens per second", self.rate("prompt"))
+        yield gauge("predicted_tokens_seconds", "tokens written per second", self.rate("predicted"))
         n_busy = sum(slot.request is not None for slot in status.slots)
         yield gauge("requests_processing", "requests at work", n_busy)
         yield gauge("requests_deferred", "requests waiting for a slot", status.n_waiting)

@@ -271,7 +271,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "bos_token": spelled(engine.vocab, engine.vocab.bos),
         "eos_token": spelled(engine.vocab, engine.vocab.eos),
         "build_info": BUILD,
-        "is_sleeping": False,
+        "is_sleeping": engine.health.asleep,
         "cors_proxy_enabled": False,
         "ui_settings": service.ui_settings,
         "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},

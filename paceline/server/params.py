@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.config import check, check_range
+from paceline.config.checks import check, check_range
 from paceline.errors import ConfigError
 
 REASONING_FORMATS = ("auto", "none", "deepseek", "deepseek-legacy")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from paceline.config import ModelParams, SamplingParams, SpeculativeParams
+from paceline.config.sampler_names import SAMPLER_LETTERS, sampler_name
 from paceline.drafters.names import canonical
 from paceline.engine.request import Bounds, Grammar
 from paceline.errors import ConfigError, ContextFull, PromptError
 from paceline.generation import Generation
 from paceline.library import Engine, with_overrides
-from paceline.sampler_names import SAMPLER_LETTERS, sampler_name
 from paceline.server.schema import MAX_INPUTS, AdapterScale, MixedText, PromptField, PromptObject, SamplingBody
 
 BYTES_PER_TOKEN, MIN_TEXT = 64, 2**20
@@ -123,7 +123,12 @@ def sampling_of(engine: Engine, body: SamplingBody, default: SamplingParams) -> 
         given["dry_sequence_breakers"] = tuple(map(utf8, body.dry_sequence_breakers))
     if body.logit_bias is not None:
         given["logit_bias"] = logit_bias_of(engine, body.logit_bias)
-    return with_overrides(default, given)
+    sampling = with_overrides(default, given)
+    if not sampling.ignore_eos:
+        return sampling
+    # What ignoring means, spelled out: replies show it as llama-server's do.
+    never = dict.fromkeys(sorted(engine.vocab.eog), float("-inf"))
+    return replace(sampling, logit_bias={**sampling.logit_bias, **never})
 
 
 def samplers_of(given: str | Sequence[str]) -> tuple[str, ...]:

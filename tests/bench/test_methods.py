@@ -5,15 +5,8 @@ from dataclasses import replace
 import pytest
 
 from paceline.bench.methods import parse, parse_all
-from paceline.config import (
-    DrafterSettings,
-    DraftModelParams,
-    EngineParams,
-    ModelParams,
-    NgramParams,
-    Settings,
-    SuffixParams,
-)
+from paceline.config import EngineParams, ModelParams, Settings
+from paceline.config.drafters import DrafterSettings, DraftModelParams, NgramParams, SuffixParams
 from paceline.errors import ConfigError
 
 BASE = Settings(

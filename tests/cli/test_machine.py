@@ -18,7 +18,7 @@ import json, os, sys
 from paceline.cli.flags import parse
 from paceline.cli.machine import settle
 from paceline.cli.options import MachineOptions
-from paceline.granted import usable_cores
+from paceline.config.granted import usable_cores
 settle(MachineOptions(**parse(sys.argv[1:], "run").under("machine")))
 print(json.dumps([sorted(os.sched_getaffinity(0)), usable_cores(), os.getpriority(os.PRIO_PROCESS, 0),
     os.environ.get("GOMP_SPINCOUNT"), os.environ.get("OMP_PROC_BIND")]))

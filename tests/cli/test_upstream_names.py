@@ -15,13 +15,6 @@ from tests.cli.upstream_names import flags
 HERE = Path(__file__).parent
 SERVE = flags_of("serve")
 
-NOT_MERGED = """
---spec-synth-len --spec-synth-rates LLAMA_ARG_SPEC_SYNTH_LEN LLAMA_ARG_SPEC_SYNTH_RATES
---sleep-idle-seconds
-"""
-ON_THEIR_WAY = set(NOT_MERGED.split())
-"""Made on other branches at the same time; empty once those are merged."""
-
 
 def upstream() -> list[list[str]]:
     lines = (HERE / "upstream_names.txt").read_text().splitlines()
@@ -35,14 +28,14 @@ def words(*, variables: bool) -> list[str]:
 def test_every_name_is_known() -> None:
     names = words(variables=False)
     assert len(names) >= 412
-    assert {name for name in names if name not in SERVE} <= ON_THEIR_WAY
+    assert {name for name in names if name not in SERVE} == set()
 
 
 def test_every_variable_is_that_of_its_flag() -> None:
     for line in upstream():
         names = [word for word in line if word in SERVE]
         for variable in (word for word in line if not word.startswith("-")):
-            assert variable in ON_THEIR_WAY or variable in SERVE[names[0]].env.split(), line
+            assert variable in SERVE[names[0]].env.split(), line
 
 
 def test_names_of_one_flag_are_one_flag() -> None:

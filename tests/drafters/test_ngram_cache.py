@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config import NgramCacheParams
+from paceline.config.drafters import NgramCacheParams
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_cache import N_PLACES, NgramCache
 from paceline.drafters.ngram_counts import build_static, write_counts

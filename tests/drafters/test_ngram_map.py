@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.config import NgramParams
+from paceline.config.drafters import NgramParams
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
 from tests.drafters.lookup import ask, grow, histories

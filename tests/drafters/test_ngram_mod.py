@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config import NgramModParams
+from paceline.config.drafters import NgramModParams
 from paceline.drafters.base import Draft
 from paceline.drafters.ngram_index import BASE
 from paceline.drafters.ngram_mod import N_BULK, N_POOR, N_REST, NgramMod, Pool

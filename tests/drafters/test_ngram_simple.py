@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.config import NgramParams
+from paceline.config.drafters import NgramParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.ngram_simple import NgramSimple
 from tests.drafters.lookup import ask, grow, histories

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.config import SuffixParams
+from paceline.config.drafters import SuffixParams
 from paceline.drafters import ngram_index
 from paceline.drafters.base import Draft
 from paceline.drafters.chances import ELSEWHERE, IN_PROMPT, USUAL, seconded, times

@@ -16,14 +16,8 @@ from paceline.cli.options import (
     RequestOptions,
     RunOptions,
 )
-from paceline.config import (
-    ContextParams,
-    DrafterSettings,
-    EngineParams,
-    ModelParams,
-    SamplingParams,
-    SpeculativeParams,
-)
+from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams, SpeculativeParams
+from paceline.config.drafters import DrafterSettings
 from paceline.server.params import ServerParams
 
 EVERY = ("run", "serve", "bench")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
-from paceline.sampler_names import SAMPLER_LETTERS, SAMPLER_ORDER
+from paceline.config.sampler_names import SAMPLER_LETTERS, SAMPLER_ORDER
 
 
 def number(names: str, field: str, help: str, env: str = "") -> Flag:

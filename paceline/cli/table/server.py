@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.cli import values
 from paceline.cli.table.flag import SERVE, Flag, Kind, rows
 from paceline.config import POOLINGS
 
@@ -162,6 +163,16 @@ LISTEN = [
         sets="server.webui",
         env="LLAMA_ARG_UI LLAMA_ARG_WEBUI",
         help="the web page at /: chat, speed, acceptance",
+    ),
+    Flag(
+        names="--sleep-idle-seconds",
+        sets="engine.sleep_idle_s",
+        kind=Kind.INT,
+        convert=values.seconds_or_never,
+        metavar="N",
+        default="never",
+        help="without requests for this long the engine's process ends, and all its memory is free; the next request "
+        "starts it again; -1 = never",
     ),
 ]
 

@@ -50,6 +50,27 @@ CHOICE = [
         default="each drafter's own",
         help="drop drafts of any drafter that are shorter than this",
     ),
+    Flag(
+        names="--spec-synth-len",
+        sets="engine.synth_len",
+        kind=Kind.FLOAT,
+        env="LLAMA_ARG_SPEC_SYNTH_LEN",
+        metavar="N",
+        default="off",
+        help="for benchmarks: accept drafts by chance, so that a step writes this many tokens on average; the text "
+        "means nothing",
+    ),
+    Flag(
+        names="--spec-synth-rates",
+        sets="engine.synth_rates",
+        kind=Kind.STR,
+        convert=values.numbers,
+        env="LLAMA_ARG_SPEC_SYNTH_RATES",
+        metavar="P,P,...",
+        default="off",
+        help="for benchmarks: accept drafts by chance, the first token of each with the first of these probabilities, "
+        "the first two with the second, and so on; as many as --spec-draft-n-max",
+    ),
 ]
 
 DRAFT_MODEL = [

@@ -1,5 +1,4 @@
-"""Every default and every check, in frozen dataclasses. Knows nothing else of paceline but its errors and what the
-machine grants."""
+"""Every default and every check, in frozen dataclasses. Knows nothing else of paceline but its errors."""
 
 from __future__ import annotations
 
@@ -7,10 +6,12 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from paceline.errors import ConfigError
-from paceline.granted import usable_cores
-from paceline.sampler_names import SAMPLER_ORDER, SAMPLERS
+from paceline.config.checks import check, check_choice, check_range
+from paceline.config.drafters import DrafterSettings
+from paceline.config.granted import usable_cores
+from paceline.config.sampler_names import SAMPLER_ORDER, SAMPLERS
 
 AUTO_SLOTS = 4
 AUTO_CACHE = 8192  # MiB
@@ -38,20 +39,6 @@ ROPE_SCALINGS = ("none", "linear", "yarn")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 MAX_BREAKERS = 32  # libllama goes through the whole vocabulary for each, up to 0.1 s, while everybody waits
 LONGEST_BREAKER = 256  # characters, of which libllama reads 40
-
-
-def check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ConfigError(message)
-
-
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuses NaN too: every comparison with it is false."""
-    check(low <= value <= high, f"{name} must be between {low:g} and {high:g}, got {value}")
-
-
-def check_choice(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
-    check(value in allowed, f"unknown {name} {value!r}; choose from {', '.join(filter(None, allowed))}")
 
 
 def resolve_seed(seed: int) -> int:
@@ -153,87 +140,6 @@ class SpeculativeParams:
             check_range("speculative p_min", self.p_min, 0.0, 1.0)
         if self.n_max is not None and self.n_min is not None:
             check(self.n_min <= self.n_max, f"draft minimum {self.n_min} is above the maximum {self.n_max}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftModelParams:
-    """`draft-simple`. The window counts tokens of history the draft sees; 0 = as many as it was trained for. A p_min of
-    None is 0.75, or what pays under the auto policy."""
-
-    n_max: int = 16
-    n_min: int = 0
-    p_min: float | None = None
-    window: int = 1024
-    n_batch: int = 2048
-    n_keep: int = 4
-
-    def __post_init__(self) -> None:
-        check_range("draft n_max", self.n_max, 0, 1024)
-        check_range("draft n_min", self.n_min, 0, 1024)
-        check_range("draft p_min", self.p_min or 0.0, 0.0, 1.0)
-        check(self.window >= 0, f"the draft's context must be 0 (its own) or more, got {self.window}")
-        check(self.window == 0 or self.window >= 64, f"a draft window under 64 tokens is of no use, got {self.window}")
-        check_range("draft batch size", self.n_batch, 32, 2**20)
-        check_range("tokens kept at the start of the draft's window", self.n_keep, 0, 64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NgramParams:
-    """`ngram-simple`, `ngram-map-k` and `ngram-map-k4v`: look-up of n tokens, drafts of m."""
-
-    size_n: int = 12
-    size_m: int = 48
-    min_hits: int = 1
-
-    def __post_init__(self) -> None:
-        check_range("n-gram size n", self.size_n, 1, 1024)
-        check_range("n-gram size m", self.size_m, 1, 1024)
-        check_range("n-gram min hits", self.min_hits, 1, 2**20)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NgramModParams:
-    """`ngram-mod`: look-up of n_match tokens in one pool of n_cells for everybody; drafts of n_min to n_max tokens."""
-
-    n_match: int = 24
-    n_min: int = 48
-    n_max: int = 64
-    n_cells: int = 4 * 2**20
-
-    def __post_init__(self) -> None:
-        check_range("ngram-mod n_match", self.n_match, 1, 1024)
-        check_range("ngram-mod n_min", self.n_min, 0, 1024)
-        check_range("ngram-mod n_max", self.n_max, 0, 1024)
-        check(self.n_min <= self.n_max, f"ngram-mod n_min {self.n_min} is above its n_max {self.n_max}")
-        check_range("ngram-mod pool cells", self.n_cells, 16, 2**28)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NgramCacheParams:
-    """`ngram-cache`: paths are None where there is no such file; n_ngrams bounds the dynamic cache."""
-
-    n_max: int = 8
-    static_path: str | None = None
-    dynamic_path: str | None = None
-    n_ngrams: int = 65536
-
-    def __post_init__(self) -> None:
-        check_range("ngram-cache n_max", self.n_max, 0, 1024)
-        check_range("ngram-cache n-grams", self.n_ngrams, 4, 2**24)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuffixParams:
-    """`suffix`: a draft ends where its chance as a whole falls under p_min; n_shared tokens of old outputs are kept."""
-
-    n_max: int = 64
-    p_min: float = 0.1
-    n_shared: int = 131072
-
-    def __post_init__(self) -> None:
-        check_range("suffix n_max", self.n_max, 0, 1024)
-        check_range("suffix p_min", self.p_min, 0.0, 1.0)
-        check_range("suffix shared tokens", self.n_shared, 0, 2**22)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,25 +257,15 @@ class ContextParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrafterSettings:
-    """The settings of every drafter, whichever are on."""
-
-    draft_model: DraftModelParams = field(default_factory=DraftModelParams)
-    ngram_simple: NgramParams = field(default_factory=NgramParams)
-    ngram_map_k: NgramParams = field(default_factory=NgramParams)
-    ngram_map_k4v: NgramParams = field(default_factory=NgramParams)
-    ngram_mod: NgramModParams = field(default_factory=NgramModParams)
-    ngram_cache: NgramCacheParams = field(default_factory=NgramCacheParams)
-    suffix: SuffixParams = field(default_factory=SuffixParams)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParams:
     """The engine's own choices: slots, exactness, what drafts by default, what is remembered of a long text.
 
     `cache_ram` is how many MiB may hold prompts that no slot has room for; -1 = no limit. With `context_shift` a text
     that fills its slot goes on without the older half of it, but for the prompt's first `n_keep` tokens (-1 = all).
-    Without `warmup` nothing is measured at the start that was measured before.
+    Without `warmup` nothing is measured at the start that was measured before. After `sleep_idle_s` seconds without
+    requests its process ends, and is started again with the next one. `synth_len` or `synth_rates` accept drafts by
+    chance, for benchmarks: so many tokens a step on average, or the first n of a draft with the nth of these
+    probabilities.
     """
 
     n_slots: int = 1
@@ -383,6 +279,9 @@ class EngineParams:
     spec_types: tuple[str, ...] = ()
     spec_policy: str = "auto"
     warmup: bool = True
+    sleep_idle_s: int | None = None
+    synth_len: float | None = None
+    synth_rates: tuple[float, ...] = ()
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
     drafters: DrafterSettings = field(default_factory=DrafterSettings)
 
@@ -394,7 +293,35 @@ class EngineParams:
         check_range("the similarity of prompts", self.slot_similarity, 0.0, 1.0)
         check_range("the tokens to keep of a prompt", self.n_keep, -1, 2**31 - 1)
         check_range("the MiB for prompts of idle slots", self.cache_ram, -1, 2**31 - 1)
+        idle = self.sleep_idle_s
+        check(
+            idle is None or idle > 0,
+            f"the seconds of idleness before sleep must be 1 or more, or -1 = never; got {idle}",
+        )
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
+        self._check_synthetic()
+
+    @property
+    def n_draft_max(self) -> int:
+        """The longest draft of the draft model."""
+        n_max = self.drafters.draft_model.n_max
+        return n_max if self.speculative.n_max is None else min(n_max, self.speculative.n_max)
+
+    @property
+    def is_synthetic(self) -> bool:
+        return self.synth_len is not None or bool(self.synth_rates)
+
+    def _check_synthetic(self) -> None:
+        n, rates = self.n_draft_max, self.synth_rates
+        if self.synth_len is not None:
+            check(not rates, "--spec-synth-len and --spec-synth-rates exclude each other: give one of them")
+            check_range("--spec-synth-len", self.synth_len, 1.0, n + 1.0)
+        elif rates:
+            wanted = f"--spec-draft-n-max allows {n} tokens"
+            check(len(rates) == n, f"--spec-synth-rates needs {n} numbers, for {wanted}; got {len(rates)}")
+            check(rates[0] <= 1 and rates[-1] >= 0, "--spec-synth-rates must lie between 0 and 1")
+            falling = all(one >= two for one, two in pairwise(rates))
+            check(falling, "--spec-synth-rates must not rise: two tokens are accepted no more often than one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
