@@ -16,6 +16,7 @@ def call(index: int, arguments: str, **first: Any) -> dict[str, Any]:
 
 def test_chunks_become_stretches_one_open_at_a_time() -> None:
     segments = Segments()
+    empty: dict[str, Any] = {"choices": [], "usage": {}}
     changes = [
         (change.what, change.segment.kind, change.segment.index, change.text)
         for part in (
@@ -26,7 +27,7 @@ def test_chunks_become_stretches_one_open_at_a_time() -> None:
             chunk(tool_calls=[call(0, ": 1}"), call(1, "{}", id="y", name="g")]),
             chunk(content="done"),
             chunk("stop"),
-            {"choices": [], "usage": {}},
+            empty,
         )
         for change in segments.read(part)
     ]
