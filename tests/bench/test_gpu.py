@@ -29,7 +29,8 @@ def test_every_part_leaves_its_figures(words: list[str], tmp_path: Path, capsys:
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [name for name in gpu.PARTS if "error" in kept[name]] == []
     assert list(kept["bench"]["methods"]) == ["none", "auto", "draft:2"]
-    assert len(kept["bench"]["samples"]) == 2 * 3 and "samples" not in printed["bench"]
+    assert len(kept["bench"]["samples"]) in (3, 6)  # one category or both: it ends when the time is up
+    assert "samples" not in printed["bench"]
     assert kept["slots"]["n_slots"] == 8 and kept["sampled"]["temperature"] == 0.8
     assert all(row["same"] == row["of"] == 8 for row in kept["exact"]["rows"])
     assert min(kept["steps"]["none"][part] for part in ("launch", "waiting", "python")) > 0
