@@ -184,7 +184,7 @@ def slow(attack: Attack) -> None:
     """Clients that stop halfway: in a line, in headers, in a body, while reading; or leave, or say nothing."""
     host, port = attack.server.host, attack.server.port
     body = json.dumps({"prompt": "on and on", "n_predict": 200, "stream": True, "ignore_eos": True}).encode()
-    head = b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     whole = head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
     starts = [b"", whole[:9], head, whole[:-10], whole, head + b"Transfer-Encoding: chunked\r\n\r\nffffffff\r\n{"]
     for _ in counting(attack):
@@ -206,7 +206,7 @@ def flood(attack: Attack) -> None:
                     address = (attack.server.host, attack.server.port)
                     sock = held.enter_context(closing(socket.create_connection(address, timeout=5)))
                     body = json.dumps({**GOOD, "id_slot": -1}).encode()
-                    sock.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+                    sock.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
                     sock.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
                     attack.counts["connections"] += 1
         attack.still_right()

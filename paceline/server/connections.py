@@ -171,9 +171,10 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """An error is not passed on: uvicorn would keep all it has of a reset connection until its timer runs out."""
         self._connections.leave(self)
         if self._inner is not None:
-            self._inner.connection_lost(exc)
+            self._inner.connection_lost(None)
 
     def eof_received(self) -> bool | None:
         return None if self._inner is None else self._inner.eof_received()

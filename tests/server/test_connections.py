@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -367,3 +369,18 @@ def test_a_broken_start_is_one_line() -> None:
         taken.listen()
         assert "cannot listen on" in failure("-m", "/no/such.gguf", "--port", str(taken.getsockname()[1]))
     assert "--ssl-key-file" in failure("-m", "x.gguf", "--ssl-cert-file", "a")
+
+
+@pytest.mark.model
+def test_nothing_is_kept_of_connections_that_were_reset(tiny: Live) -> None:
+    """An answer is complete, its reader gone without reading it: 6 kB each, for as long as a client may be idle."""
+    address = httpx.URL(tiny.url)
+    for _ in range(20):
+        with socket.create_connection((address.host, address.port or 0), timeout=5) as sock:
+            sock.sendall(b"POST /completion HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: 50\r\n\r\n{")
+            time.sleep(0.05)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(0.5)
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each).__name__ == "RequestResponseCycle"]
+    assert len(kept) < 10
