@@ -71,10 +71,6 @@ def not_supported(message: str) -> ApiError:
     return ApiError(501, message, "not_supported_error")
 
 
-def not_found(message: str) -> ApiError:
-    return ApiError(404, message, "not_found_error")
-
-
 def unavailable(message: str, seconds: int = 1, **extra: Any) -> ApiError:
     return ApiError(503, message, UNAVAILABLE, extra=extra, headers={"Retry-After": str(seconds)})
 
