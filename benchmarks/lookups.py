@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import guarded
-from benchmarks.replay import Text, load, n_right
+from benchmarks.recording import Text, load
+from benchmarks.replay import n_right
 from paceline.config.drafters import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
 from paceline.drafters.base import Drafter, DraftRequest, Resources
 from paceline.drafters.registry import ENTRIES

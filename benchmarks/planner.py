@@ -15,7 +15,8 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.replay import MACHINES, SimSlot, Text, auto
+from benchmarks.recording import Text
+from benchmarks.replay import MACHINES, SimSlot, auto
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.planner.base import DraftBudget, Drafted, ShouldContinue

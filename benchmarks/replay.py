@@ -23,19 +23,13 @@ from random import Random
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import chat, draft_model, guarded, inside, needed, prompts
-from paceline import Engine
-from paceline.config import SamplingParams
-from paceline.config.drafters import SuffixParams
-from paceline.drafters.base import Draft, DraftRequest
+from benchmarks.common import draft_model, guarded
+from benchmarks.recording import MODEL, RECORDED, Text, load, record
+from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
-from paceline.drafters.suffix import Suffix
-from paceline.engine.drafting import noise_of
 from paceline.errors import ConfigError
-from paceline.models import demo_copy
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
@@ -44,10 +38,7 @@ from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
 
 MS = 1e-3
-N_DRAFT = 16
 WIDTH = 140
-MODEL = "draft-simple"
-RECORDED = "answers recorded with `python -m benchmarks.replay --record FILE`"
 MEASURED = (1, 2, 4, 8, 16, 32)
 
 
@@ -109,57 +100,6 @@ MACHINES = {
 }
 
 
-@dataclass(slots=True)
-class Text:
-    """A recorded text: its prompt, what the target wrote, and what each drafter would have proposed at every place."""
-
-    category: str
-    prompt: list[int]
-    written: list[int]
-    drafts: dict[str, list[Draft]] = field(default_factory=dict)
-
-
-# -- recording
-
-
-def record(path: Path, draft: str, n_prompts: int, n: int, temperature: float) -> None:
-    """Texts of the target, and the draft model's own continuation at every place of them."""
-    model, _ = demo_copy("F16")
-    texts = []
-    with Engine(model, draft=draft, n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
-        drafter = inside(engine).core.drafting.drafters[MODEL]
-        for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
-            tokens = chat(engine, prompt.text)[:1500]
-            sampling = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
-            generation = engine.generate(tokens, max_tokens=n, sampling=sampling, speculative={"types": []})
-            written = [piece.token.id for chunk in generation for piece in chunk.pieces]
-            drafter.begin(0, tokens)
-            rows = []
-            for i in range(len(written)):
-                ask = DraftRequest(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
-                guess = drafter.draft([ask])[0]
-                rows.append({"tokens": guess.tokens, "confidence": guess.confidence})
-            texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
-    path.write_text(json.dumps(texts))
-
-
-def load(path: Path) -> list[Text]:
-    texts = []
-    suffix = Suffix(SuffixParams())
-    for entry in json.loads(Path(needed(path, RECORDED)).read_text()):
-        text = Text(entry.get("category", ""), entry["prompt"], entry["written"])
-        text.drafts[MODEL] = [Draft(r["tokens"], MODEL, r["confidence"]) for r in entry["model"]]
-        history = [*text.prompt]
-        suffix.begin(0, history)
-        text.drafts["suffix"] = []
-        for token in text.written:
-            history.append(token)
-            text.drafts["suffix"] += suffix.draft([DraftRequest(0, history, 64)])
-        suffix.end(0, history)
-        texts.append(text)
-    return texts
-
-
 def drafted_by(kind: str, texts: list[Text], machine: Machine) -> tuple[list[Text], Machine]:
     """The same texts with another draft model: the good one, one that says nothing true, one that is slow."""
     if kind == "slow":
@@ -168,9 +108,6 @@ def drafted_by(kind: str, texts: list[Text], machine: Machine) -> tuple[list[Tex
         return texts, machine
     bad = [[Draft([-1] * len(d), MODEL, [0.05] * len(d)) for d in text.drafts[MODEL]] for text in texts]
     return [replace(t, drafts={**t.drafts, MODEL: b}) for t, b in zip(texts, bad, strict=True)], machine
-
-
-# -- replaying
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from paceline.engine.worker import WORKER
 from paceline.errors import CannotWrite, EngineClosed, RequestError
 from paceline.llama.embedder import Embedder
 from paceline.llama.lib import devices
-from paceline.llama.model import Model
+from paceline.llama.model import Model, Vocab
 from paceline.llama.ranking import Pairing
 from paceline.llama.shared import SharedModels
 from paceline.llama.templates import apply_template
@@ -59,7 +59,26 @@ class Embeddings:
             self.embedder.close()
 
 
-class EmbeddingEngine:
+class Answering:
+    """What any model can be asked, whether it writes or not."""
+
+    vocabulary: Vocab
+    _embeddings: Embeddings
+
+    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
+        return self.vocabulary.tokenize(text, special=special, parse_special=parse_special)
+
+    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
+        return apply_template(template, messages, opening)
+
+    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
+        return self._embeddings.embed(texts, normalize, n_values)
+
+    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
+        return self._embeddings.pairs(query, documents)
+
+
+class EmbeddingEngine(Answering):
     """A model without a memory: it reads a text at once and forgets it. What writing needs is refused."""
 
     def __init__(self, settings: Settings, on_progress: OnProgress | None, shared: SharedModels | None) -> None:
@@ -103,18 +122,6 @@ class EmbeddingEngine:
             devices=tuple(devices()),
             writes=False,
         )
-
-    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
-        return self.vocabulary.tokenize(text, special=special, parse_special=parse_special)
-
-    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
-        return apply_template(template, messages, opening)
-
-    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
-        return self._embeddings.embed(texts, normalize, n_values)
-
-    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
-        return self._embeddings.pairs(query, documents)
 
     def status(self) -> Status:
         return Status(n_steps=0, n_busy=0, seconds=0.0, n_waiting=0, slots=[], drafters=[], planned=None, why={})

@@ -21,9 +21,9 @@ from paceline.engine.warmup import IdleMeasuring, Measurement
 from paceline.errors import CannotWrite, ConfigError, ContextFull, PacelineError, RequestError
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
-from paceline.llama.templates import apply_template, builtin_templates
-from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, SlotStatus, Status, Vectors
-from paceline.process.embedding import EmbeddingEngine, Embeddings
+from paceline.llama.templates import builtin_templates
+from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, SlotStatus, Status
+from paceline.process.embedding import Answering, EmbeddingEngine, Embeddings
 from paceline.process.grammar_cache import GrammarCache
 from paceline.process.parts import Parts
 from paceline.text.guide import Guide
@@ -34,7 +34,7 @@ from paceline.text.vocabulary import spelling
 log = logging.getLogger("paceline")
 
 
-class LocalEngine:
+class LocalEngine(Answering):
     """A model ready to write. Opening loads it. `after_step` is called on the engine's thread after each step."""
 
     def __init__(
@@ -140,18 +140,6 @@ class LocalEngine:
             active.cancelled = True
 
     # -- questions
-
-    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
-        return self.vocabulary.tokenize(text, special=special, parse_special=parse_special)
-
-    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
-        return apply_template(template, messages, opening)
-
-    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
-        return self._embeddings.embed(texts, normalize, n_values)
-
-    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
-        return self._embeddings.pairs(query, documents)
 
     def status(self) -> Status:
         return self.loop.call(self._status)

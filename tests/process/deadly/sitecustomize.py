@@ -49,5 +49,5 @@ def deadly_tokenize(self: LocalEngine, text: bytes, special: bool, parse_special
 
 
 Core.step = deadly_step  # type: ignore[method-assign]
-LocalEngine.tokenize = deadly_tokenize  # type: ignore[method-assign]
+LocalEngine.tokenize = deadly_tokenize  # type: ignore[method-assign, assignment]
 EngineLoop._turn = stray_turn  # type: ignore[method-assign]
