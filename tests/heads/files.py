@@ -21,12 +21,12 @@ class File:
     """`scale` 1 keeps a vector's length through a matrix; more makes attention and choices more decided."""
 
     def __init__(
-        self, path: Path, arch: str, *, seed: int, width: int = WIDTH, n_layer: int = 1, n_head: int = HEADS
+        self, path: Path, arch: str, *, seed: int, width: int = WIDTH, n_layer: int = 1
     ) -> None:
         self.path, self.arch, self.width = path, arch, width
         self.rng = np.random.default_rng(seed)
         self.writer = gguf.GGUFWriter(str(path), arch)
-        add_shape(self.writer, width, n_layer, n_head, CONTEXT)
+        add_shape(self.writer, width, n_layer, HEADS, CONTEXT)
 
     def keys(self, values: Mapping[str, bool | int | float | list[int] | list[bool]]) -> None:
         """Of this architecture: {"block_size": 8}."""
@@ -56,19 +56,19 @@ class File:
     def matrix(self, name: str, rows: int, columns: int, scale: float = 1.0) -> None:
         self.tensor(f"{name}.weight", self.random(rows, columns, scale))
 
-    def ones(self, names: Iterable[str], width: int | None = None) -> None:
+    def ones(self, names: Iterable[str], width: int | None = None, value: float = 1.0) -> None:
         for name in names:
-            self.tensor(f"{name}.weight", np.ones(width or self.width, np.float32))
+            self.tensor(f"{name}.weight", np.full(width or self.width, value, np.float32))
 
     def signs(self, rows: int) -> Matrix:
         """Embeddings of plus and minus one: any two differ, all are equally long."""
         return self.rng.choice(np.array([-1, 1], np.float32), (rows, self.width))
 
-    def attention(self, block: str, n_read: int, *, n_head: int = HEADS, head: int = HEAD_WIDTH) -> None:
-        """Queries and keys are large enough that a token listens to few others."""
-        for name, scale in (("attn_q", 2.0), ("attn_k", 2.0), ("attn_v", 1.0)):
-            self.matrix(f"{block}.{name}", n_head * head, n_read, scale)
-        self.matrix(f"{block}.attn_output", self.width, n_head * head)
+    def attention(self, block: str, n_read: int) -> None:
+        """Queries and keys are large enough that a token listens to few others, and what it hears counts."""
+        for name in ("attn_q", "attn_k", "attn_v"):
+            self.matrix(f"{block}.{name}", HEADS * HEAD_WIDTH, n_read, 2.0)
+        self.matrix(f"{block}.attn_output", self.width, HEADS * HEAD_WIDTH, 2.0)
 
     def feed_forward(self, block: str) -> None:
         self.matrix(f"{block}.ffn_gate", 2 * self.width, self.width)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.heads.files import HEAD_WIDTH, HEADS, MASK, WIDTH, File
+from tests.heads.files import HEAD_WIDTH, MASK, WIDTH, File
 
 LAYERS = (1, 2, 3)
 """The target's layers that are read, unless told otherwise."""
@@ -25,12 +25,14 @@ def write_eagle3(
     own_embeddings: bool = True,
     own_output: bool = True,
     d2t: Sequence[int] | None = None,
+    normed: bool = True,
     n_extra: int = 0,
 ) -> str:
-    """`d2t` lists the target's tokens that the head knows, where it knows not all; it needs an output of its own."""
+    """`normed` weighs the row that is read like the token; else a target with large rows drowns it. `d2t` lists the target's tokens that the head knows, where it knows not all; it needs an output of its own."""
     file = File(path, "eagle3", seed=seed, width=width)
     n_vocab = file.vocab(n_extra)
     file.keys({"target_layers": list(layers), "target_hidden_size": target_width})
+    file.keys({"norm_before_residual": normed})
     file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
     file.matrix("fc", width, len(layers) * target_width)
     file.ones(("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"))
@@ -75,7 +77,7 @@ def write_dflash(
     file.ones(("output_norm", "enc.output_norm"))
     n_draft = len(d2t or range(n_vocab))
     if own_embeddings:
-        file.matrix("token_embd", n_vocab, width, np.sqrt(width))
+        file.matrix("token_embd", n_vocab, width)
     if own_output:
         file.matrix("output", n_draft, width, 4.0)
     if d2t is not None:
@@ -113,8 +115,8 @@ def write_dspark(
 
 def add_dflash_block(file: File, block: str, *, conv: bool) -> None:
     file.ones((f"{block}.attn_norm", f"{block}.ffn_norm"))
-    file.ones((f"{block}.attn_q_norm", f"{block}.attn_k_norm"), HEAD_WIDTH)
-    file.attention(block, file.width, n_head=HEADS)
+    file.ones((f"{block}.attn_q_norm", f"{block}.attn_k_norm"), HEAD_WIDTH, 2.0)
+    file.attention(block, file.width)
     file.feed_forward(block)
     if conv:
         for name in ("attn_conv", "ffn_conv"):
