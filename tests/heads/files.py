@@ -21,12 +21,12 @@ class File:
     """`scale` 1 keeps a vector's length through a matrix; more makes attention and choices more decided."""
 
     def __init__(
-        self, path: Path, arch: str, *, seed: int, width: int = WIDTH, n_layer: int = 1
+        self, path: Path, arch: str, *, seed: int, width: int = WIDTH, n_layer: int = 1, n_head: int = HEADS
     ) -> None:
         self.path, self.arch, self.width = path, arch, width
         self.rng = np.random.default_rng(seed)
         self.writer = gguf.GGUFWriter(str(path), arch)
-        add_shape(self.writer, width, n_layer, HEADS, CONTEXT)
+        add_shape(self.writer, width, n_layer, n_head, CONTEXT)
 
     def keys(self, values: Mapping[str, bool | int | float | list[int] | list[bool]]) -> None:
         """Of this architecture: {"block_size": 8}."""
@@ -51,7 +51,8 @@ class File:
         self.writer.add_tensor(name, np.ascontiguousarray(values))
 
     def random(self, rows: int, columns: int, scale: float = 1.0) -> Matrix:
-        return (self.rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float32)
+        values = self.rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)
+        return np.asarray(values, np.float32)
 
     def matrix(self, name: str, rows: int, columns: int, scale: float = 1.0) -> None:
         self.tensor(f"{name}.weight", self.random(rows, columns, scale))
@@ -59,10 +60,6 @@ class File:
     def ones(self, names: Iterable[str], width: int | None = None, value: float = 1.0) -> None:
         for name in names:
             self.tensor(f"{name}.weight", np.full(width or self.width, value, np.float32))
-
-    def signs(self, rows: int) -> Matrix:
-        """Embeddings of plus and minus one: any two differ, all are equally long."""
-        return self.rng.choice(np.array([-1, 1], np.float32), (rows, self.width))
 
     def attention(self, block: str, n_read: int) -> None:
         """Queries and keys are large enough that a token listens to few others, and what it hears counts."""

@@ -28,13 +28,16 @@ def write_eagle3(
     normed: bool = True,
     n_extra: int = 0,
 ) -> str:
-    """`normed` weighs the row that is read like the token; else a target with large rows drowns it. `d2t` lists the target's tokens that the head knows, where it knows not all; it needs an output of its own."""
+    """`d2t` lists the target's tokens that the head knows, where it knows not all; it needs an output of its own.
+
+    `normed`: a norm sees to it that large rows of the target do not drown the token; else small weights do.
+    """
     file = File(path, "eagle3", seed=seed, width=width)
     n_vocab = file.vocab(n_extra)
     file.keys({"target_layers": list(layers), "target_hidden_size": target_width})
     file.keys({"norm_before_residual": normed})
     file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
-    file.matrix("fc", width, len(layers) * target_width)
+    file.matrix("fc", width, len(layers) * target_width, 1.0 if normed else 0.05)
     file.ones(("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"))
     if own_embeddings:
         file.matrix("token_embd", n_vocab, width, np.sqrt(width))

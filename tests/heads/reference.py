@@ -92,10 +92,12 @@ class Reference:
             rows = nextn(head, self.head, len(features))
             tokens, positions = text[1:], list(range(len(text) - 1))
             while len(drafted.tokens) < n:
-                decode(head, tokens, rows, positions, logits="last")
+                # All logits: an EAGLE-3 decoder given some flags only answers with the first rows, whichever they are.
+                decode(head, tokens, rows, positions, logits="all")
                 scores = logits(head, self.head, len(tokens) - 1)
                 drafted.add(int(scores.argmax()), scores)
-                rows, tokens, positions = nextn(head, self.head, 1), drafted.tokens[-1:], [positions[-1] + 1]
+                rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
+                positions = [positions[-1] + 1]
         return drafted
 
     def _mtp(self, target: Any, text: list[int], n: int) -> Drafted:
@@ -204,22 +206,12 @@ def walk(lattice: Rows, top_k: int) -> Drafted:
 
 
 def load(path: str) -> Any:
-    quiet()
     params = c.llama_model_default_params()
     params.load_mtp, params.n_gpu_layers = True, 0
     model = c.llama_model_load_from_file(path.encode(), params)
     if not model:
         raise ValueError(f"libllama does not load {path}")
     return model
-
-
-@c.llama_log_callback
-def say_nothing(level: int, text: bytes, data: Any) -> None:
-    pass
-
-
-def quiet() -> None:
-    c.llama_log_set(say_nothing, ctypes.c_void_p(0))
 
 
 @contextmanager
@@ -260,7 +252,7 @@ def batch(
 ) -> Iterator[c.llama_batch]:
     """Tokens, rows or both, of sequence 0; `logits` of "all", of the "last" or of "none"."""
     n = len(positions)
-    seq = (ctypes.c_int32 * 1)(0)
+    seq = ctypes.pointer(ctypes.c_int32(0))
     values = None if rows is None else np.ascontiguousarray(rows, np.float32)
     yield c.llama_batch(
         n_tokens=n,
@@ -275,7 +267,7 @@ def batch(
 
 def logits(ctx: Any, model: Any, i: int) -> Rows:
     n_vocab = int(c.llama_vocab_n_tokens(c.llama_model_get_vocab(model)))
-    return taken(c.llama_get_logits_ith(ctx, i), 1, n_vocab)[0]
+    return taken(c.llama_get_logits_ith(ctx, i), 1, n_vocab).ravel()
 
 
 def nextn(ctx: Any, model: Any, n: int) -> Rows:

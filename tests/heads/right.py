@@ -1,0 +1,131 @@
+"""Targets and heads that must agree: whatever the head drafts, the target writes.
+
+A token's embedding is (u, 0), where u is 32 signs. The target's first layer looks at the token before and adds
+what it knows of it: the hidden row is h = (u, A u_before), A orthogonal; its other layers pass that on. So the next
+token depends on the last two, and a head needs its token and the row of the one before, (u_before, ...), to make the
+same h by a linear map. With a row of another token it would be wrong. What a head hands to its next step is again h.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.heads.files import HEAD_WIDTH, WIDTH, File, Matrix
+from tests.heads.targets import STEP_WINDOW
+
+HALF = WIDTH // 2
+NORMED = np.sqrt(2.0)
+"""What a norm multiplies (u, 0) by; h it leaves as it is."""
+STRONG = 400.0
+"""Attention to one place, and none to any other."""
+LAYERS = 4
+CONTROL = [256, 257]
+
+
+def write_right_llama(path: Path, *, seed: int = 31) -> str:
+    file = File(path, "llama", seed=seed, n_layer=LAYERS)
+    file.writer.add_rope_dimension_count(HEAD_WIDTH)
+    mix = add_tokens(file)
+    for i in range(LAYERS):
+        add_block(file, i, mix, neighbours=True)
+    return file.done()
+
+
+def write_right_eagle3(path: Path, *, seed: int = 31) -> str:
+    """To the llama of the same seed. It borrows embeddings and output, and reads the last of its three layers.
+
+    The token reaches an EAGLE-3 head through attention only, so each position must hear itself: the heads look for
+    what equals their own u, u_before and A u_before_that, and find it here (or where it is the same).
+    """
+    file = File(path, "eagle3", seed=seed, n_head=3)
+    mix = mixing(file, file.vocab())[1]
+    file.keys({"target_layers": [0, 1, 3], "target_hidden_size": WIDTH})
+    file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
+    file.ones(("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"))
+    file.tensor("fc.weight", np.hstack([zeros(WIDTH, 2 * WIDTH), np.eye(WIDTH, dtype=np.float32)]))
+    one, none = np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)
+    look = np.block([[one / NORMED, none, none, none], [none, none, one, none], [none, none, none, one]])
+    file.tensor("blk.0.attn_q.weight", as_floats(STRONG * look))
+    file.tensor("blk.0.attn_k.weight", as_floats(look))
+    file.tensor("blk.0.attn_v.weight", as_floats(look))
+    # The row that was read is added to this, by the head's residual; so it is taken away here.
+    file.tensor("blk.0.attn_output.weight", as_floats(np.block([[one, -one, none], [none, mix, -one]])))
+    add_silence(file, "blk.0")
+    return file.done()
+
+
+def write_right_step35(path: Path, *, seed: int = 32, n_heads: int = 1) -> str:
+    """With NextN blocks in its own file that only mix their two inputs, or `n_heads` of them in a chain."""
+    n_all = LAYERS + n_heads
+    file = File(path, "step35", seed=seed, n_layer=n_all)
+    file.keys({"attention.sliding_window": STEP_WINDOW, "expert_feed_forward_length": 2 * WIDTH})
+    file.keys({"attention.sliding_window_pattern": [i % 2 == 0 for i in range(n_all)]})
+    file.keys({"nextn_predict_layers": n_heads})
+    mix = add_tokens(file)
+    for i in range(n_all):
+        add_block(file, i, mix, neighbours=False)
+    one, none = np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)
+    for i in range(LAYERS, n_all):
+        join = np.block([[one / NORMED, none, none, none], [none, none, mix, none]])
+        file.tensor(f"blk.{i}.nextn.eh_proj.weight", as_floats(join))
+        file.ones((f"blk.{i}.nextn.enorm", f"blk.{i}.nextn.hnorm"))
+    return file.done()
+
+
+def add_tokens(file: File) -> Matrix:
+    """Vocabulary, embeddings and output; the matrix A. No text ends by itself: control tokens are never likely."""
+    n_vocab = file.vocab()
+    embeddings, mix = mixing(file, n_vocab)
+    file.tensor("token_embd.weight", embeddings)
+    file.ones(("output_norm",))
+    output = file.random(n_vocab, WIDTH, 4.0)
+    output[CONTROL] = 0
+    file.tensor("output.weight", output)
+    return mix
+
+
+def mixing(file: File, n_vocab: int) -> tuple[Matrix, Matrix]:
+    """The first sign is always plus: something that attention can hold on to."""
+    signs = file.rng.choice(np.array([-1, 1], np.float32), (n_vocab, HALF))
+    signs[:, 0] = 1
+    mix, _ = np.linalg.qr(file.rng.standard_normal((HALF, HALF)))
+    return np.hstack([signs, zeros(n_vocab, HALF)]), as_floats(mix)
+
+
+def add_block(file: File, i: int, mix: Matrix, *, neighbours: bool) -> None:
+    """Block 0 looks back by one; the others say nothing. `neighbours`: which numbers of a head turn together."""
+    block = f"blk.{i}"
+    file.ones((f"{block}.attn_norm", f"{block}.ffn_norm"))
+    query, key, value, output = (zeros(WIDTH, WIDTH) for _ in range(4))
+    if i == 0:
+        query[:HALF, 0] = STRONG * turned_back(neighbours)
+        key[:HALF, 0] = 1
+        value[:HALF, :HALF] = np.eye(HALF) / NORMED
+        output[HALF:, :HALF] = mix
+    for name, values in (("attn_q", query), ("attn_k", key), ("attn_v", value), ("attn_output", output)):
+        file.tensor(f"{block}.{name}.weight", values)
+    add_silence(file, block)
+
+
+def turned_back(neighbours: bool) -> Matrix:
+    """A query that meets the keys of ones best which stand one position before it, by how positions turn them."""
+    angles = 10000.0 ** (-np.arange(HALF // 2) / (HALF // 2))
+    pair = [np.cos(angles) + np.sin(angles), np.cos(angles) - np.sin(angles)]
+    return as_floats(np.stack(pair, axis=1).ravel() if neighbours else np.concatenate(pair))
+
+
+def add_silence(file: File, block: str) -> None:
+    """A feed-forward that adds nothing."""
+    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * WIDTH, WIDTH))
+    file.tensor(f"{block}.ffn_up.weight", zeros(2 * WIDTH, WIDTH))
+    file.tensor(f"{block}.ffn_down.weight", zeros(WIDTH, 2 * WIDTH))
+
+
+def zeros(rows: int, columns: int) -> Matrix:
+    return np.zeros((rows, columns), np.float32)
+
+
+def as_floats(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Matrix:
+    return np.ascontiguousarray(values, np.float32)
