@@ -68,7 +68,10 @@ def write_dflash(
     causal: bool | None = None,
     n_extra: int = 0,
 ) -> str:
-    """`markov` makes it a DSpark head; `anchor` says whether that one drafts from its first row on (None: no word)."""
+    """`markov` makes it a DSpark head; `anchor` says whether that one drafts from its first row on.
+
+    Where `anchor` is None the file has no word on that, nor on its confidence, as some of the published ones.
+    """
     file = File(path, "dflash", seed=seed, width=width, n_layer=n_layer)
     n_vocab = file.vocab(n_extra)
     file.writer.add_mask_token_id(MASK)
@@ -141,8 +144,7 @@ def add_selector(file: File, n_vocab: int) -> None:
 
 def add_markov(file: File, n_vocab: int, n_draft: int, *, confidence: bool, anchor: bool | None) -> None:
     if anchor is not None:
-        file.keys({"sample_from_anchor": anchor})
-    file.keys({"has_confidence_head": confidence})
+        file.keys({"sample_from_anchor": anchor, "has_confidence_head": confidence})
     file.matrix("markov_w1", n_vocab, RANK, 3.0)
     file.matrix("markov_w2", n_draft, RANK, 3.0)
     if confidence:

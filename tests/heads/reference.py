@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import gguf
 import llama_cpp.llama_cpp as c
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,9 @@ class Reference:
     def __init__(self, target: str, head: str | None = None) -> None:
         self.target = load(target)
         self.head = self.target if head is None else load(head)
+        self.tensors = {tensor.name for tensor in gguf.GGUFReader(head or target).tensors}
+        if (reads := self._width()) != int(c.llama_model_n_embd_out(self.target)):
+            raise ValueError(f"the head reads rows of {reads}, which the target's are not")
 
     def close(self) -> None:
         if self.head != self.target:
@@ -148,8 +152,8 @@ class Reference:
 
     def _dflash(self, target: Any, text: list[int], n: int) -> Drafted:
         features = self._features(target, text[:-1])
-        anchored = "markov" in self._kind() and meta(self.head, "dflash.sample_from_anchor", "true") == "true"
-        first = 0 if anchored else 1
+        dspark = "markov_w1.weight" in self.tensors
+        first = 0 if dspark and meta(self.head, "dflash.sample_from_anchor", "true") == "true" else 1
         top_k = int(selector_top_k(self.head))
         n_block = min(n + first, int(meta(self.head, "dflash.block_size", "16")))
         mask = int(c.llama_vocab_mask(c.llama_model_get_vocab(self.head)))
@@ -166,21 +170,22 @@ class Reference:
     def _block(self, head: Any, rows: range) -> Drafted:
         """A DSpark head with confidence says it in the first number of each nextn row."""
         drafted = Drafted()
-        sure = nextn(head, self.head, rows.stop)[:, 0] if "confidence" in self._kind() else None
+        sure = nextn(head, self.head, rows.stop)[:, 0] if "conf_proj.weight" in self.tensors else None
         for i in rows:
             scores = logits(head, self.head, i)
             drafted.add(int(scores.argmax()), scores, None if sure is None else float(sure[i]))
         return drafted
 
-    def _kind(self) -> set[str]:
-        """Only the files of DSpark heads have a word on confidence."""
-        says = meta(self.head, "dflash.has_confidence_head", "")
-        return {"": set[str](), "true": {"markov", "confidence"}}.get(says, {"markov"})
+    def _width(self) -> int:
+        """Of one row of the target; libllama would read past a shorter one."""
+        return int(meta(self.head, "eagle3.target_hidden_size") or c.llama_model_n_embd_out(self.head))
 
     def _features(self, target: Any, text: list[int]) -> Rows:
         """The target's rows that the head wants, side by side, for each token of the text."""
         n_layer = int(c.llama_model_n_layer(self.target))
         wanted = [int(layer_ids(self.head)[i]) for i in range(n_layer_ids(self.head))]
+        if not 0 <= min(wanted) <= max(wanted) <= n_layer:
+            raise ValueError(f"the head reads layers {wanted} of a target that has {n_layer}")
         for layer in wanted:
             set_layer(target, layer, True) if layer < n_layer else set_nextn(target, True, False)
         decode(target, text, None, range(len(text)))
@@ -275,10 +280,11 @@ def nextn(ctx: Any, model: Any, n: int) -> Rows:
 
 
 def taken(pointer: Any, n: int, width: int) -> Rows:
-    """A copy: rows live until the next decode."""
-    if not pointer:
-        raise RuntimeError("libllama hands out no such rows")
-    return np.ctypeslib.as_array(pointer, (n, width)).copy()
+    """A copy: rows live until the next decode. Zeros are what an architecture leaves that makes no such rows."""
+    rows = np.ctypeslib.as_array(pointer, (n, width)).copy() if pointer else np.zeros((n, width), np.float32)
+    if not rows.any():
+        raise ValueError("the target hands out no such rows")
+    return rows
 
 
 def meta(model: Any, key: str, otherwise: str = "") -> str:
