@@ -40,6 +40,9 @@ class Canned:
     def token_seconds(self, name: str, n_slots: int) -> float:
         return 0.0008 / n_slots if self.continues(name) else 0.0
 
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        return 2 * self.token_seconds(name, n_slots)
+
     def clock(self) -> float:
         return 0.0
 

@@ -144,6 +144,9 @@ class SimPool:
     def token_seconds(self, name: str, n_slots: int) -> float:
         return MS * self.machine.token / n_slots if name == MODEL else 0.0
 
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        return 2 * self.token_seconds(name, n_slots)
+
     def clock(self) -> float:
         return self.now
 

@@ -148,7 +148,8 @@ class ModelParams:
 
     A `load_mode` says all of `use_mmap` and `use_mlock`. `tensors` are pairs of a pattern and the memory for tensors of
     such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE. `adapters` are LoRA files
-    and how much each counts.
+    and how much each counts. A `head` reads another model's states and writes nothing alone; `mtp` loads the heads that
+    a model has in its own file.
     """
 
     path: str
@@ -169,6 +170,8 @@ class ModelParams:
     tensors: tuple[tuple[str, str], ...] = ()
     metadata: tuple[str, ...] = ()
     adapters: tuple[tuple[str, float], ...] = ()
+    head: bool = False
+    mtp: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.path), "no model file given")

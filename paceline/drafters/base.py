@@ -6,12 +6,15 @@ its guesses, and must never grow without bound: `seq` numbers are few and reused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from paceline.config.drafters import DrafterSettings
+from paceline.errors import ConfigError
 from paceline.llama.context import Context
+from paceline.llama.head import HeadContext
+from paceline.llama.hidden import Source
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model
 
@@ -94,12 +97,17 @@ class Costs(Protocol):
 class Drafter(Protocol):
     """One algorithm. `begin` and `end` bracket a request in sequence `seq`.
 
-    One that computes token by token keeps what its steps cost in `costs`; it is asked to continue what others began.
+    One that computes keeps what its steps cost in `costs`. Token by token it is asked to continue what others began;
+    with a `block` it computes so many at once, however many are wanted. One that reads the target says which rows of
+    its by `source`.
     """
 
     name: str
     costs: Costs | None = None
+    block: int = 0
     reads_target: bool = False
+    source: Source = ()
+    window: int = 0
 
     def can_help(self, grammar: Constraint | None) -> bool:
         """Whether it has anything to say about a request with this grammar, or with none."""
@@ -114,8 +122,9 @@ class Drafter(Protocol):
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """This draft of yours was checked: the target agreed with its first `n_accepted` tokens."""
 
-    def observe(self, seq: int, tokens: Sequence[int], rows: Floats) -> None:
-        """For those that read the target: the text went on with these tokens, drawn from these rows."""
+    def observe(self, seq: int, start: int, text: Sequence[int], rows: Floats) -> None:
+        """For those that read the target: it has computed the text's tokens from position `start` on, and these are
+        its rows of them. Tokens after those may be known, but are not computed."""
         return
 
     def end(self, seq: int, tokens: Sequence[int]) -> None:
@@ -138,14 +147,34 @@ class Drafter(Protocol):
 
 
 @dataclass(slots=True)
-class Resources:
-    """What drafters are made of. `draft` is there when one of them needs a second model.
+class OwnContexts:
+    """What a drafter that computes has of its own: a model's context, or those of heads, and what their steps cost.
 
-    `n_worth` says how much of a new text is worth reading when so many tokens may follow it, where somebody knows.
+    `window` is how much of a text it may hold; `n_worth` says how much of a new one is worth reading when so many
+    tokens may follow it, where somebody knows.
     """
+
+    costs: Costs
+    window: int
+    context: Context | None = None
+    heads: Sequence[HeadContext] = ()
+    n_worth: Callable[[int], int] | None = None
+
+    @property
+    def main(self) -> Context:
+        """The one whose steps cost what `costs` say."""
+        return self.context or self.heads[0]
+
+
+@dataclass(slots=True)
+class Resources:
+    """What drafters are made of."""
 
     settings: DrafterSettings
     target: Model
-    draft: Context | None = None
-    draft_costs: Costs | None = None
-    n_worth: Callable[[int], int] | None = None
+    own: Mapping[str, OwnContexts] = field(default_factory=dict)
+
+    def computing(self, name: str) -> OwnContexts:
+        if name not in self.own:
+            raise ConfigError(f"{name} needs a model of its own: give one with -md")
+        return self.own[name]

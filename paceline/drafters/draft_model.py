@@ -16,14 +16,13 @@ from time import perf_counter
 
 from paceline.config.drafters import DraftModelParams
 from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
-from paceline.drafters.guess import guess
-from paceline.errors import ConfigError, RequestError, VocabMismatch
+from paceline.drafters.writing import Writing
+from paceline.errors import RequestError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model, Vocab
 
 SHARPER = 0.3  # measured: a draft a tenth of the target's size agrees most often when its logits count 1.3 times
-P_MIN = 0.75  # where nobody says otherwise
 SLIDE = 16  # a sixteenth at a time: less often would cost context, more often time
 
 
@@ -99,28 +98,26 @@ class DraftModel(Drafter):
         holds where nobody says. `costs` hear of every draft step. The target knows `n_target` tokens, where not as many
         as the draft."""
         self.context = context
-        self.sharpness = sharpness
         self.costs: Costs = costs
         self.params = params
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
         self._n_worth = n_worth or (lambda n_left: self.window)
-        self._eog = context.model.vocab.eog
         self._n_target = n_target or context.n_vocab
+        self._writing = Writing(params, context.model.vocab.eog, self._n_target, sharpness)
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
         self._batch = context.new_batch()
         self._can_shift = context.can_shift
 
     @classmethod
     def build(cls, resources: Resources) -> DraftModel:
-        context, costs = resources.draft, resources.draft_costs
-        if context is None or costs is None:
-            raise ConfigError(f"{cls.name} needs a draft model: give one with -md")
-        how_sharp = sharpness(context.model, resources.target)
+        own = resources.computing(cls.name)
+        assert own.context
+        how_sharp = sharpness(own.context.model, resources.target)
         params = resources.settings.draft_model
         n_target = resources.target.vocab.n_tokens
-        return cls(context, params, costs, sharpness=how_sharp, n_worth=resources.n_worth, n_target=n_target)
+        return cls(own.context, params, own.costs, sharpness=how_sharp, n_worth=own.n_worth, n_target=n_target)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
@@ -170,32 +167,14 @@ class DraftModel(Drafter):
             n_fed = sum(len(feeds[i]) for i in alive)
             rows = self._feed([requests[i].seq for i in alive], [feeds[i] for i in alive])
             alive = [
-                i for i, row in zip(alive, rows, strict=True) if self._extend(requests[i], drafts[i], row, limits[i])
+                i
+                for i, row in zip(alive, rows, strict=True)
+                if self._writing.extend(requests[i], drafts[i], row, limits[i])
             ]
             for i in alive:
                 feeds[i] = [drafts[i].tokens[-1]]
             self.costs.observe(n_fed, perf_counter() - start)
-        return [draft if len(draft) >= self.params.n_min else Draft(source=self.name) for draft in drafts]
-
-    def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> bool:
-        """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
-        position = request.n_dropped + len(request.tokens) + len(request.ahead) + len(draft)
-        token, confidence = guess(row[: self._n_target], request.noise, position, self.sharpness)
-        if confidence < self._least(request) or limit <= 0:
-            return False
-        draft.tokens.append(token)
-        draft.confidence.append(confidence)
-        if len(draft) >= limit or token in self._eog:
-            return False
-        return request.should_continue is None or request.should_continue(draft)
-
-    def _least(self, request: DraftRequest) -> float:
-        """Confidence below which a token is dropped: as the request or the user says, else ours without a planner."""
-        if request.p_min is not None:
-            return request.p_min
-        if self.params.p_min is not None:
-            return self.params.p_min
-        return P_MIN if request.should_continue is None else 0.0
+        return [self._writing.long_enough(draft) for draft in drafts]
 
     # -- the window
 

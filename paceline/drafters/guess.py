@@ -10,6 +10,7 @@ text.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ MANY = 256  # columns, whose largest values stand for the row
 BASE, UNSURE, UNCLEAR = 1.6, 0.45, 0.4  # of the regression
 NONE = 1e-4  # odds against a token when there is no other
 Doubles = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.signedinteger[Any]]
 
 
 def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0) -> tuple[int, float]:
@@ -51,13 +53,27 @@ def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tu
     k = min(noise.top_k, K_MAX) if noise.top_k > 0 else K_MAX
     ids = at_least(row, k)
     logits = row[ids].astype(np.float64)
+    best, confidence = noisiest(ids, logits, noise, position, sharpness, k)
+    return int(ids[best]), confidence
+
+
+def choose(ids: Floats, scores: Floats, noise: Noise | None, position: int) -> tuple[int, float]:
+    """Which of a few candidates, given by their ids, and how sure that is."""
+    if noise is None:
+        best = int(scores.argmax())
+        return best, 1.0 / float(np.exp(scores - scores[best]).sum())
+    return noisiest(ids.astype(np.int32), scores.astype(np.float64), noise, position, 1.0, len(ids))
+
+
+def noisiest(ids: Ids, logits: Doubles, noise: Noise, position: int, sharpness: float, k: int) -> tuple[int, float]:
+    """Which of the k likeliest, and how sure that is."""
     order = np.argsort(-logits)[:k]
     ids, logits = ids[order], logits[order]
     against_any = rest(logits, 0)
-    logits *= sharpness
+    logits = sharpness * logits
     scores = logits / noise.temperature + gumbel(noise.seed, position, ids)
     best = int(scores[: n_kept(logits, noise)].argmax())
-    return int(ids[best]), 1 / (1 + BASE * against_any**UNSURE * rest(scores, best) ** UNCLEAR)
+    return int(order[best]), 1 / (1 + BASE * against_any**UNSURE * rest(scores, best) ** UNCLEAR)
 
 
 def rest(scores: Doubles, best: int) -> float:

@@ -15,7 +15,13 @@ NAMES = (
     "ngram-cache",
     "suffix",
     "draft-simple",
+    "draft-eagle3",
+    "draft-mtp",
+    "draft-dflash",
+    "draft-dspark",
 )
+HEADS = ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark")
+"""Those that read the target's states."""
 ALIASES = {"draft": "draft-simple", "none": ""}
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paceline.drafters.base import Drafter, Resources
+from paceline.drafters.dflash import DFlash
 from paceline.drafters.draft_model import DraftModel
+from paceline.drafters.dspark import DSpark
+from paceline.drafters.eagle3 import Eagle3
 from paceline.drafters.grammar import GrammarDrafter
+from paceline.drafters.mtp import Mtp
 from paceline.drafters.names import NAMES, canonical
 from paceline.drafters.ngram_cache import NgramCache
 from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
@@ -20,10 +24,10 @@ Build = Callable[[Resources], Drafter]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a drafter is made, and whether it needs a second model for it."""
+    """How a drafter is made, and whether it needs a model or heads to compute with."""
 
     build: Build
-    needs_draft: bool = False
+    computes: bool = False
 
 
 ENTRIES: dict[str, Entry] = {
@@ -34,14 +38,18 @@ ENTRIES: dict[str, Entry] = {
     "ngram-mod": Entry(lambda resources: NgramMod(resources.settings.ngram_mod)),
     "ngram-cache": Entry(lambda resources: NgramCache(resources.settings.ngram_cache)),
     "suffix": Entry(lambda resources: Suffix(resources.settings.suffix)),
-    "draft-simple": Entry(DraftModel.build, needs_draft=True),
+    "draft-simple": Entry(DraftModel.build, computes=True),
+    "draft-eagle3": Entry(Eagle3.build, computes=True),
+    "draft-mtp": Entry(Mtp.build, computes=True),
+    "draft-dflash": Entry(DFlash.build, computes=True),
+    "draft-dspark": Entry(DSpark.build, computes=True),
 }
 assert tuple(ENTRIES) == NAMES
 
 
-def need_draft(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of these that need a second model."""
-    return tuple(name for name in canonical(names) if ENTRIES[name].needs_draft)
+def that_compute(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of these that need a model or heads to compute with."""
+    return tuple(name for name in canonical(names) if ENTRIES[name].computes)
 
 
 def build(names: Iterable[str], resources: Resources) -> list[Drafter]:

@@ -173,8 +173,9 @@ class Core:
         batch = self._batch
         batch.clear()
         self.target.use_adapters(works[0].slot.adapter)
+        self.drafting.prepare(works)
         for work in works:
-            padded = work.padded()
+            padded, work.start, work.first = work.padded(), work.slot.n_computed, batch.n_tokens
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)
         try:
             return self.target.decode(batch)
@@ -220,6 +221,7 @@ class Core:
         slot.tell_progress(n_read)
         if not work.n_outputs:
             self._keep_prompt(slot, n_read)
+            self.drafting.observe(work)
             return 0
         if slot.active is None or slot.active.cancelled:
             self.memory.keep(slot, n_before)
@@ -228,7 +230,7 @@ class Core:
         if slot.request.max_tokens == 0:
             return self._only_read(slot, n_read)
         try:
-            return self._verify(slot, rows[work.row : work.row + work.n_outputs])
+            return self._verify(work, rows[work.row : work.row + work.n_outputs])
         except NoNumbers as error:
             return self._spoil(slot, error)
         except Exception as error:
@@ -252,27 +254,29 @@ class Core:
             self.endings.fail(slot, error)
         return 0
 
-    def _verify(self, slot: Slot, rows: Floats) -> int:
+    def _verify(self, work: Work, rows: Floats) -> int:
+        slot = work.slot
         draft, draws = slot.draft.tokens, slot.draws()
         if self._synthetic and not slot.known:
             draft, draws = self._synthetic.checked(slot, self._eog)
         tokens = verify(draws, rows, draft, slot.n_text, self._eog)
-        self._settle(slot, tokens, draft, rows)
+        self._settle(work, tokens, draft, rows)
         return len(tokens)
 
-    def _settle(self, slot: Slot, tokens: list[int], draft: list[int], rows: Floats) -> None:
+    def _settle(self, work: Work, tokens: list[int], draft: list[int], rows: Floats) -> None:
         """Bring slot, memory and drafters to the new text, of which `draft` was guessed; then tell the client."""
+        slot = work.slot
         n_before, n_again = len(slot.tokens), min(len(slot.known), len(tokens))
         n_accepted = len(tokens) - (tokens[-1] != nth(draft, len(tokens) - 1))
         if slot.candidates:
             self.drafting.settled(slot, n_accepted, tokens)
             slot.candidates.clear()
         reason = self._reason_to_end(slot, tokens)
-        self.drafting.observe(slot, tokens, rows)
         slot.tokens.extend(tokens)
         del slot.known[:n_again]
         first = slot.n_generated == len(tokens)
         self._keep_prompt(slot, n_before + min(n_accepted, len(tokens) - 1), prompt=first)
+        self.drafting.observe(work)
         if n_again < len(tokens):
             self._tick(slot, first=first and not n_again)
             self.emit(slot, tokens[n_again:], n_accepted - n_again, rows[n_again:])

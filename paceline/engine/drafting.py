@@ -9,27 +9,48 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Protocol
 
 from paceline.config import SamplingParams
 from paceline.drafters.base import NO_LIMIT, Costs, Draft, Drafter, DraftRequest, Noise
 from paceline.drafters.proposal import Proposal
+from paceline.engine.scheduler import Work
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
+from paceline.llama.hidden import Source
 from paceline.llama.lib import Floats
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 
 log = logging.getLogger("paceline")
 
 
+class TargetRows(Protocol):
+    """The rows of the target's last batch, for drafters that read them."""
+
+    is_free: bool
+
+    def switch(self, *, on: bool) -> None: ...
+    def covers(self, source: Source) -> bool: ...
+    def rows(self, source: Source, first: int, last: int) -> Floats: ...
+
+
 class Drafting:
     """All drafters of the engine, and the policy that chooses among them."""
 
-    def __init__(self, drafters: Sequence[Drafter], policy: Policy, eog: frozenset[int] = frozenset()) -> None:
-        """`eog` are the tokens that end a text: drafts are cut after them."""
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        policy: Policy,
+        eog: frozenset[int] = frozenset(),
+        rows: TargetRows | None = None,
+    ) -> None:
+        """`eog` are the tokens that end a text: drafts are cut after them. `rows` are what the target hands out, where
+        a drafter reads them."""
         self._eog = eog
         self.drafters = {drafter.name: drafter for drafter in drafters}
         self._costs: dict[str, Costs | None] = {drafter.name: drafter.costs for drafter in drafters}
-        self._readers = [drafter.name for drafter in drafters if drafter.reads_target]
+        self._rows = rows
+        self._readers = [drafter for drafter in drafters if drafter.reads_target] if rows else []
         self._slots: dict[int, Slot] = {}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
@@ -83,11 +104,20 @@ class Drafting:
         return list(self.drafters)
 
     def continues(self, name: str) -> bool:
-        return self._costs[name] is not None
+        return self._costs[name] is not None and not self._block(name)
+
+    def _block(self, name: str) -> int:
+        return self.drafters[name].block if name in self.drafters else 0
 
     def token_seconds(self, name: str, n_slots: int) -> float:
         costs = self._costs[name]
-        return costs.predict(n_slots) / n_slots if costs else 0.0
+        return costs.predict(n_slots) / n_slots if costs and not self._block(name) else 0.0
+
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        costs, block = self._costs[name], self._block(name)
+        if costs is None or not block:
+            return 2 * self.token_seconds(name, n_slots)
+        return costs.predict(block * n_slots) / n_slots
 
     def clock(self) -> float:
         return perf_counter()
@@ -121,12 +151,29 @@ class Drafting:
 
     # -- what became of it
 
-    def observe(self, slot: Slot, tokens: Sequence[int], rows: Floats) -> None:
-        """For drafters that read the target."""
-        for name in self._readers:
-            if name in self.drafters and name in slot.stats:
-                with self._guard(name):
-                    self.drafters[name].observe(slot.seq, tokens, rows)
+    def prepare(self, works: Sequence[Work]) -> None:
+        """Before a batch: are its rows worth having? Not those of a long prompt that no drafter will look at, nor where
+        they could change logits that must be the same with and without."""
+        rows = self._rows
+        if rows and self._readers:
+            harmless = rows.is_free or all(work.n_outputs in (0, len(work.tokens)) for work in works)
+            rows.switch(on=harmless and any(map(self._is_near_end, works)))
+
+    def _is_near_end(self, work: Work) -> bool:
+        n_after = len(work.slot.tokens) - work.slot.n_computed - len(work.tokens)
+        return any(n_after < reader.window for reader in self._readers)
+
+    def observe(self, work: Work) -> None:
+        """The target has computed this, and as much of it as is still in its memory is the text: drafters that read the
+        target hear of it."""
+        slot, n, rows = work.slot, work.slot.n_computed - work.start, self._rows
+        if not rows or n <= 0:
+            return
+        for reader in self._readers:
+            if reader.name in self._wanted(slot) and rows.covers(reader.source):
+                with self._guard(reader.name):
+                    handed_out = rows.rows(reader.source, work.first, work.first + n)
+                    reader.observe(slot.seq, work.start, slot.tokens, handed_out)
 
     def settled(self, slot: Slot, n_accepted: int, emitted: Sequence[int]) -> None:
         """The slot's proposal was checked and the text went on with these tokens."""

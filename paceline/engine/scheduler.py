@@ -20,13 +20,18 @@ FEWER = 0.7
 
 @dataclass(slots=True)
 class Work:
-    """Consecutive tokens of one slot to compute; logits are wanted for the last `n_outputs`. Padding comes after."""
+    """Consecutive tokens of one slot to compute; logits are wanted for the last `n_outputs`. Padding comes after.
+
+    In the batch they begin with token `first`, their logits with `row`; in the text they begin at `start`.
+    """
 
     slot: Slot
     tokens: list[int]
     n_outputs: int
     row: int = 0
     n_padding: int = 0
+    start: int = 0
+    first: int = 0
 
     def padded(self) -> Work:
         """Batches of other sizes take other kernels and graphs: a small one grows, the growth is cut off again."""

@@ -101,11 +101,22 @@ class Batch:
 
 
 class Context:
-    """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits."""
+    """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits. One
+    with a `target` is a head's, which borrows what it lacks of the target's; with `mtp` it computes a model's heads and
+    not the model."""
 
-    def __init__(self, model: Model, params: ContextParams, *, pooled: bool = False) -> None:
+    def __init__(
+        self,
+        model: Model,
+        params: ContextParams,
+        *,
+        pooled: bool = False,
+        target: Context | None = None,
+        mtp: bool = False,
+    ) -> None:
         self.model = model
         self.n_vocab = model.vocab.n_tokens
+        self._target, self._mtp = target, mtp
         self.handle: int | None = self._open(model, params, pooled)
         self.n_ctx = int(c.llama_n_ctx(self.handle))
         self.n_ctx_seq = self._n_ctx_seq(params)
@@ -127,9 +138,10 @@ class Context:
         self._view: tuple[int, int] = (0, 0)
         self._rows: Floats = np.zeros((0, self.n_vocab), np.float32)
 
-    @staticmethod
-    def _open(model: Model, params: ContextParams, pooled: bool) -> int:
+    def _open(self, model: Model, params: ContextParams, pooled: bool) -> int:
         raw = c.llama_context_default_params()
+        raw.ctx_other = self._target.handle if self._target else None
+        raw.ctx_type = int(self._mtp)
         raw.n_ctx = params.total
         raw.n_batch = params.n_batch
         raw.n_ubatch = min(params.n_ubatch, params.n_batch)
@@ -172,13 +184,15 @@ class Context:
         """What its speed depends on."""
         p = self.params
         shape = {"kv_unified": self.kv_unified, "flash_attn": p.flash_attn, "several_slots": p.n_seqs > 1}
+        shape |= {"heads": True} if self._mtp else {}
         return {**about(self.model.params, p), **shape}
 
     @property
     def fingerprint(self) -> str:
         """Names what a cost curve depends on."""
         p = self.params
-        return fingerprint(self.model.params, p, self.kv_unified, p.flash_attn, p.n_seqs > 1)
+        heads = ("heads",) if self._mtp else ()
+        return fingerprint(self.model.params, p, self.kv_unified, p.flash_attn, p.n_seqs > 1, *heads)
 
     def new_batch(self) -> Batch:
         return Batch(self.n_batch, self.n_seqs, self.n_ctx)

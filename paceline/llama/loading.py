@@ -44,6 +44,7 @@ class ModelStruct:
         raw.use_extra_bufts = params.use_extra_bufts
         raw.vocab_only = params.vocab_only
         raw.check_tensors = params.check_tensors
+        raw.load_mtp = params.mtp
         raw.no_host = params.no_host
         raw.split_mode = SPLIT_MODES.index(params.split_mode)
         raw.main_gpu = params.main_gpu

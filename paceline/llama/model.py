@@ -160,6 +160,11 @@ class Vocab:
     def kind(self) -> int:
         return int(c.llama_vocab_type(self.handle))
 
+    @property
+    def mask(self) -> int:
+        """Stands for a token that is to be guessed; -1 where there is none."""
+        return int(c.llama_vocab_mask(self.handle))
+
 
 class Model:
     """Weights in memory. A context manager: `close` frees them."""
@@ -172,6 +177,8 @@ class Model:
         self.vocab = Vocab(c.llama_model_get_vocab(self.handle))
         self.n_ctx_train = int(c.llama_model_n_ctx_train(self.handle))
         self.n_embd = int(c.llama_model_n_embd(self.handle))
+        self.n_embd_out = int(c.llama_model_n_embd_out(self.handle))
+        self.n_layer = int(c.llama_model_n_layer(self.handle))
         self._check_kind()
         self.adapters = [self._adapter(path) for path, _ in params.adapters]
 
@@ -204,6 +211,8 @@ class Model:
 
     def _check_kind(self) -> None:
         assert self.handle
+        if self.params.head:
+            return
         if c.llama_model_has_encoder(self.handle):
             self.close()
             raise ModelError(f"{self.path} needs an encoder; paceline runs decoder-only models")
@@ -220,7 +229,7 @@ class Model:
     def on_cpu(self) -> bool:
         """Whether any layer is computed there."""
         n_gpu = self.params.n_gpu_layers
-        offloaded = n_gpu < 0 or n_gpu > int(c.llama_model_n_layer(self.handle))
+        offloaded = n_gpu < 0 or n_gpu > self.n_layer
         return not (offloaded and c.llama_supports_gpu_offload())
 
     @property
@@ -251,7 +260,7 @@ class Model:
         """Numbers that one token leaves in the memory of a plain transformer: a key and a value in every layer."""
         n_head = max(1, int(c.llama_model_n_head(self.handle)))
         per_layer = self.n_embd // n_head * int(c.llama_model_n_head_kv(self.handle))
-        return 2 * per_layer * int(c.llama_model_n_layer(self.handle))
+        return 2 * per_layer * self.n_layer
 
     @property
     def n_params(self) -> int:

@@ -43,6 +43,9 @@ class DrafterPool(Protocol):
     def token_seconds(self, name: str, n_slots: int) -> float:
         """What each token of its drafts costs for one of so many slots, where that is known."""
 
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        """What asking it costs one of so many slots at least, where that is known."""
+
     def ask(
         self, name: str, drafted: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
     ) -> list[Draft]:

@@ -209,14 +209,15 @@ class Planner:
                 return False
         return False
 
-    def can_ever_pay(self, n_max: int, token_seconds: float) -> bool:
-        """Whether a drafter this slow could gain anything even if it were almost always right."""
+    def can_ever_pay(self, n_max: int, token_seconds: float, whole_seconds: float = 0.0) -> bool:
+        """Whether a drafter this slow could gain anything even if it were almost always right. It takes so long for
+        each token, and for a draft as a whole."""
         n_max = min(n_max, len(CERTAIN) - 1)
         right = list(accumulate(CERTAIN))
         plain, n_slots = self.plain_seconds, self.n_slots
+        extra = ((self.seconds(n_slots * (1 + n)) - plain) / n_slots + n * token_seconds for n in range(1, n_max + 1))
         return any(
-            right[n] - 1 > self.least_rate * ((self.seconds(n_slots * (1 + n)) - plain) / n_slots + n * token_seconds)
-            for n in range(1, n_max + 1)
+            right[n] - 1 > self.least_rate * (seconds + whole_seconds) for n, seconds in enumerate(extra, start=1)
         )
 
     def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:

@@ -108,7 +108,8 @@ class AutoPolicy(Policy):
     def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
         if not self._can_pay(pool, name, budgets):
             return []
-        price = self.planner.rate * self.gains.seconds.get(name, 2 * pool.token_seconds(name, self.planner.n_slots))
+        seconds = self.gains.seconds.get(name)
+        price = self.planner.rate * (pool.question_seconds(name, self.planner.n_slots) if seconds is None else seconds)
         asked, able = [], []
         for budget in budgets:
             gain = self.gains.of(budget.slot.seq, name)
@@ -128,11 +129,13 @@ class AutoPolicy(Policy):
         if not budgets or name in self.gains.seconds:
             return bool(budgets)
         token_seconds, limit = pool.token_seconds(name, self.planner.n_slots), max(b.limit for b in budgets)
-        can = self.planner.can_ever_pay(limit, token_seconds)
+        whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
+        can = self.planner.can_ever_pay(limit, token_seconds, whole)
         if not can and limit >= ENOUGH:
             ms, plain = 1e3 * token_seconds, 1e3 * self.planner.plain_seconds / self.planner.n_slots
             batch = 1e3 * self.planner.seconds(ENOUGH)
             why = f"{ms:.1f} ms a draft token" if token_seconds else f"{batch:.1f} ms for a batch of {ENOUGH} tokens"
+            why = f"{1e3 * whole:.1f} ms a draft" if whole else why
             self._tell(name, f"{why} against {plain:.1f} ms a plain step: it cannot pay")
         return can
 
@@ -143,10 +146,10 @@ class AutoPolicy(Policy):
             log.warning("%s: %s", name, why)
 
     def _rule(self, pool: DrafterPool, name: str, budget: DraftBudget) -> ShouldContinue | None:
-        """For those that draft token by token: can going on still pay?"""
+        """For those that draft token by token: can going on still pay? With a whole block at once it always does."""
         token_seconds = pool.token_seconds(name, self.planner.n_slots)
         if not token_seconds:
-            return None
+            return (lambda draft: True) if pool.question_seconds(name, self.planner.n_slots) else None
         p_accept, mean = self.acceptance.rule(budget.slot.seq, name)
         reached = 1.0
 

@@ -40,6 +40,7 @@ class Header:
     data: mmap.mmap
     at: int = 4
     keys: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, list[int]] = field(default_factory=dict)
 
     def number(self, code: str) -> Any:
         size = struct.calcsize(f"<{code}")
@@ -94,12 +95,31 @@ class Header:
         self.skip(0)
 
 
-def check_gguf(path: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file says of itself: its entries, and the shape of every tensor."""
+
+    keys: dict[str, Any]
+    tensors: dict[str, list[int]]
+
+    @property
+    def architecture(self) -> str:
+        return architecture_of(self.keys)
+
+    def own(self, key: str, default: Any = None) -> Any:
+        """An entry under the architecture's name; of a list its values."""
+        found = self.keys.get(f"{self.architecture}.{key}", default)
+        return found.values if isinstance(found, ArrayOf) else found
+
+
+def check_gguf(path: str) -> Contents:
     """Raises ModelError where the file cannot be what its header says."""
     check_file(path)
     try:
         with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            check(Header(data))
+            header = Header(data)
+            check(header)
+            return Contents(header.keys, header.tensors)
     except Damaged as error:
         raise ModelError(f"the model file is damaged: {path} ({error})") from None
     except (OSError, ValueError) as error:
@@ -135,13 +155,18 @@ def tensor_end(header: Header) -> int:
     block, size = BLOCKS.get(kind, (1, 0))
     if not all(0 < n < 2**40 for n in shape) or prod(shape) % block:
         raise Damaged(f"tensor {name[:64]!r} has the shape {shape}")
+    header.tensors[name] = shape
     return int(offset + prod(shape) // block * size)
+
+
+def architecture_of(keys: dict[str, Any]) -> str:
+    found = keys.get("general.architecture", b"")
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else ""
 
 
 def check_keys(keys: dict[str, Any]) -> None:
     """Counts that libllama divides by or loops over, and lists that belong together."""
-    architecture = keys.get("general.architecture", b"")
-    name = architecture.decode("utf-8", "replace") if isinstance(architecture, bytes) else ""
+    name = architecture_of(keys)
     for count in COUNTS:
         found = keys.get(f"{name}.{count}", 1)
         most = N_LAYERS if count == "block_count" else N_SIZE

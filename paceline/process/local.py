@@ -50,7 +50,7 @@ class LocalEngine(Answering):
         self.parts = parts = Parts(settings, on_progress, drafters, shared, hurried=hurried)
         self.vocabulary = vocab = parts.model.vocab
         layout = parts.exactness.layout if parts.exactness else None
-        drafting = Drafting(parts.drafters, parts.policy, vocab.eog)
+        drafting = Drafting(parts.drafters, parts.policy, vocab.eog, parts.rows)
         self.core = Core(parts.context, vocab, drafting, settings.engine, layout)
         self.info = self._info()
         self.grammars = GrammarCache(vocab)
@@ -83,9 +83,11 @@ class LocalEngine(Answering):
         if parts.planner is None:
             return None
         measured = [(Measurement(parts.context, parts.planner.target), self.core.memory.idle_place)]
-        drafter = next((drafter for drafter in parts.drafters if drafter.costs is parts.draft_costs), None)
-        if parts.draft and drafter:
-            measured.append((Measurement(parts.draft, parts.draft_costs), drafter.idle_place))
+        measured += [
+            (Measurement(parts.computing[drafter.name].main, parts.curves[drafter.name]), drafter.idle_place)
+            for drafter in parts.drafters
+            if drafter.name in parts.curves
+        ]
         return IdleMeasuring(measured)
 
     # -- requests
@@ -158,7 +160,8 @@ class LocalEngine(Answering):
         )
 
     def _why(self) -> dict[str, Any]:
-        draft_ms = {n: 1e3 * s for n, s in self.parts.draft_costs.sizes.items()}
+        curves = self.parts.curves
+        draft_ms = {n: 1e3 * s for curve in list(curves.values())[:1] for n, s in curve.sizes.items()}
         return {**self.parts.policy.explain(), "draft_ms": draft_ms}
 
     # -- slots, between requests

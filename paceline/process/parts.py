@@ -10,15 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from paceline import models
-from paceline.config import ModelParams, Settings
+from paceline.config import ContextParams, ModelParams, Settings
 from paceline.drafters import registry
-from paceline.drafters.base import Drafter, Resources
+from paceline.drafters.base import Drafter, OwnContexts, Resources
 from paceline.drafters.draft_model import DraftModel, check_vocab
+from paceline.drafters.mtp import Mtp
 from paceline.drafters.names import canonical
 from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError
 from paceline.llama.context import Context
+from paceline.llama.hidden import Hidden
 from paceline.llama.loading import idle_flags
 from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
@@ -27,8 +29,9 @@ from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
+from paceline.process import heads
 from paceline.process.base import OnProgress
-from paceline.process.gguf_check import check_gguf
+from paceline.process.gguf_check import Contents, check_gguf
 from paceline.process.opening import Finding, open_exactly
 from paceline.process.probe import POOR, probe, question
 from paceline.text.chat import ChatTemplate
@@ -62,7 +65,8 @@ class Parts:
         self.settings = settings
         self._shared = shared
         self._stack = ExitStack()
-        self.draft_costs = CostCurve()
+        self.computing: dict[str, OwnContexts] = {}
+        self.curves: dict[str, CostCurve] = {}
         self.speculation_off: str | None = None
         try:
             self._open(on_progress, drafters)
@@ -72,21 +76,21 @@ class Parts:
 
     def _open(self, on_progress: OnProgress | None, own: Sequence[Drafter]) -> None:
         params = self.settings.engine
-        types = canonical(params.spec_types)
-        check_gguf(self.settings.model.path)
+        types = self._types(check_gguf(self.settings.model.path))
         for adapter, _ in self.settings.model.adapters:
             check_gguf(adapter)
         if idle := idle_flags(self.settings.model):
             log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
         self.exactness = self._open_target(on_progress)
-        self.draft = self._open_draft() if registry.need_draft(types) else None
+        for name in registry.that_compute(types):
+            self.computing[name] = self._open_draft() if name == DraftModel.name else self._open_heads(name)
         if types and not self.model.can_roll_back:
             types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
         wanted = params.spec_policy == "auto" and not params.is_synthetic and bool(types or own)
         self.planner = self._planner() if wanted else None
         self.policy = self._policy()
-        resources = Resources(params.drafters, self.model, self.draft, self.draft_costs, self._n_worth())
-        self.drafters = [*own, *registry.build(types, resources)]
+        self.drafters = [*own, *registry.build(types, Resources(params.drafters, self.model, self.computing))]
+        self.rows = self._rows()
         if params.is_synthetic:
             log.warning("drafts are accepted by chance (--spec-synth): what is written means nothing")
         if self.speculation_off:
@@ -106,20 +110,56 @@ class Parts:
         self.model, self.context = opening.model, opening.context
         return found
 
-    def _open_draft(self) -> Context:
+    def _types(self, target: Contents) -> tuple[str, ...]:
+        """What drafts, with the files there are; the target's own heads are loaded with it where they are wanted."""
+        draft = self.settings.draft.path if self.settings.draft else None
+        types = heads.resolved(canonical(self.settings.engine.spec_types), target, draft)
+        if heads.uses_own_blocks(types, draft):
+            self.settings = replace(self.settings, model=replace(self.settings.model, mtp=True))
+        return types
+
+    # -- what drafts
+
+    def _open_draft(self) -> OwnContexts:
         """The draft's context holds one window per slot, whatever the target's size."""
-        settings = self.settings
-        if settings.draft is None:
+        draft = self.settings.draft
+        if draft is None:
             raise ConfigError("draft-simple needs a draft model: give one with -md")
-        params = settings.engine.drafters.draft_model
-        check_gguf(settings.draft.path)
-        model = self._model(settings.draft)
+        check_gguf(draft.path)
+        model = self._model(draft)
         check_vocab(self.model.vocab, model.vocab)
-        window = min(params.window or model.n_ctx_train, model.n_ctx_train or params.window)
-        n_slots = settings.engine.n_slots
-        shape = replace(settings.draft_context, n_seqs=n_slots, n_ctx=window * n_slots, kv_unified=True)
-        context = replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
-        return self._stack.enter_context(Context(model, context))
+        window, shape = self._draft_shape(model.n_ctx_train)
+        context = Context(model, replace(shape, n_ctx=window * shape.n_seqs))
+        return OwnContexts(CostCurve(), window, self._stack.enter_context(context))
+
+    def _draft_shape(self, n_trained: int) -> tuple[int, ContextParams]:
+        """How much of each text a draft model or a head holds, and its context but for the size."""
+        settings, params = self.settings, self.settings.engine.drafters.draft_model
+        window = min(params.window or n_trained, n_trained or params.window)
+        shape = replace(settings.draft_context, n_seqs=settings.engine.n_slots, kv_unified=True)
+        return window, replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
+
+    def _open_heads(self, name: str) -> OwnContexts:
+        """From a file of their own, or from the target's."""
+        own = name == Mtp.name and self.settings.model.mtp
+        params = self.settings.model if own or self.settings.draft is None else self.settings.draft
+        heads.check_fit(name, params.path, self.model)
+        heads.try_out(self.model, params)
+        head = self.model if own else self._model(replace(params, head=True, mtp=True))
+        heads.check_words(name, head, self.model)
+        window, shape = self._draft_shape(self.model.n_ctx_train)
+        opened = heads.open_heads(name, head, self.context, shape, window, self._stack.enter_context)
+        return OwnContexts(CostCurve(), window, heads=opened)
+
+    def _rows(self) -> Hidden | None:
+        """What the target hands out, where somebody reads it."""
+        sources = [drafter.source for drafter in self.drafters if drafter.reads_target]
+        if not sources:
+            return None
+        rows = Hidden(self.context.handle, self.model, sources)
+        if self.exactness and rows.has_nextn:
+            rows.is_free = WORKER.call(lambda: heads.change_nothing(rows, self.context))
+        return rows
 
     def _model(self, params: ModelParams, on_progress: OnProgress | None = None) -> Model:
         """Our own to free, or one of those that are shared."""
@@ -132,17 +172,19 @@ class Parts:
     def _planner(self) -> Planner:
         """With this machine's cost curves, measured now or kept from an earlier run."""
         target = self._curve(self.context, MEASURING)
-        if self.draft:
-            self.draft_costs = self._curve(self.draft, MEASURING / 4)
-        return Planner(target, least=self.exactness.layout.least if self.exactness else 0)
+        planner = Planner(target, least=self.exactness.layout.least if self.exactness else 0)
+        for name, computing in self.computing.items():
+            computing.costs = curve = self.curves[name] = self._curve(computing.main, MEASURING / 4)
+            computing.n_worth = worth_reading(planner, curve)
+        return planner
 
     def _policy(self) -> Policy:
         """A planner's, or the flags taken literally."""
         if self.planner is None:
             return FixedPolicy()
         policy = AutoPolicy(self.planner)
-        if self.draft:
-            self._probe(self.draft, policy)
+        if DraftModel.name in self.computing:
+            self._probe(self.computing[DraftModel.name], policy)
         return policy
 
     def _curve(self, context: Context, seconds: float) -> CostCurve:
@@ -154,18 +196,16 @@ class Parts:
         self._stack.callback(lambda: curve.save(path, context.about))
         return curve
 
-    def _probe(self, draft: Context, policy: AutoPolicy) -> None:
+    def _probe(self, own: OwnContexts, policy: AutoPolicy) -> None:
         """Tell the policy how far the draft model can be trusted, and people if it cannot."""
         source, vocab = self.model.chat_template, self.model.vocab
         asked = question(vocab, (lambda: ChatTemplate.of(source, vocab)) if source else None)
+        draft = own.main
         agreements = WORKER.call(lambda: probe(self.context, draft, asked, vocab.eog))
-        policy.set_agreement(DraftModel.name, agreements, self.draft_costs.predict(1))
+        policy.set_agreement(DraftModel.name, agreements, own.costs.predict(1))
         agreement = policy.agreement.get(DraftModel.name, 1.0)
         if agreement < POOR:
             log.warning(USELESS, Path(draft.model.path).name, 100 * agreement)
-
-    def _n_worth(self) -> Callable[[int], int] | None:
-        return worth_reading(self.planner, self.draft_costs) if self.planner and self.draft else None
 
     def close(self) -> None:
         self._stack.close()

@@ -105,10 +105,10 @@ class Reference:
         return drafted
 
     def _mtp(self, target: Any, text: list[int], n: int) -> Drafted:
-        set_nextn(target, True, False)
-        decode(target, text[:-1], None, range(len(text) - 1))
-        rows = nextn(target, self.target, len(text) - 1)
-        with context(self.head, other=target, kind=MTP) as head:
+        with context(self.head, other=target, kind=MTP) as head:  # first: opening one that shares cells empties them
+            set_nextn(target, True, False)
+            decode(target, text[:-1], None, range(len(text) - 1))
+            rows = nextn(target, self.target, len(text) - 1)
             set_nextn(head, True, True)
             if meta(self.head, "general.architecture") == "gemma4-assistant":
                 return self._mtp_shared(head, text, rows, n)

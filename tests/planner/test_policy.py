@@ -47,6 +47,9 @@ class Script:
     def token_seconds(self, name: str, n_slots: int) -> float:
         return self._token_seconds if name == MODEL else 0.0
 
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        return 2 * self.token_seconds(name, n_slots)
+
     def clock(self) -> float:
         return self.now
 

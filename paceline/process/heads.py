@@ -1,0 +1,180 @@
+"""Heads that read the target: which kind a file is, whether it fits the target, and its contexts.
+
+libllama asserts where a head does not fit, and takes the process along. So what is known to be needed is checked here,
+and the rest is tried in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from paceline.config import ContextParams, ModelParams
+from paceline.drafters.dflash import n_block
+from paceline.drafters.draft_model import check_vocab
+from paceline.drafters.names import HEADS
+from paceline.errors import ConfigError, VocabMismatch
+from paceline.llama.context import Context
+from paceline.llama.head import HeadContext, says
+from paceline.llama.hidden import Hidden, calls, metadata, n_heads
+from paceline.llama.model import Model
+from paceline.process.gguf_check import Contents, check_gguf
+
+SHARED_MEMORY = "gemma4-assistant"
+SPARE = 64  # cells beside each window, for what a head writes itself
+TRYING_S = 300.0
+TRIED = (2, 5, 17, 64, 200)  # tokens in a prompt
+
+
+def kind_of(contents: Contents) -> str | None:
+    """Which drafter a file is for; None for a model that writes by itself."""
+    tensors, architecture = contents.tensors, contents.architecture
+    if architecture == "dflash":
+        return "draft-dspark" if "markov_w1.weight" in tensors else "draft-dflash"
+    if architecture in ("eagle3", SHARED_MEMORY):
+        return "draft-eagle3" if architecture == "eagle3" else "draft-mtp"
+    return "draft-mtp" if has_blocks(contents) and "blk.0.attn_norm.weight" not in tensors else None
+
+
+def has_blocks(contents: Contents) -> bool:
+    """Heads that were trained with the model are blocks after its last one."""
+    return any(".nextn." in name for name in contents.tensors)
+
+
+def resolved(types: tuple[str, ...], target: Contents, draft: str | None) -> tuple[str, ...]:
+    """What drafts, with these files: a head that was given is asked in place of a draft model."""
+    contents = check_gguf(draft) if draft else None
+    kind = kind_of(contents) if contents else None
+    if kind:
+        types = tuple(dict.fromkeys(kind if name == "draft-simple" else name for name in types))
+    for name in HEADS:
+        if name in types and name != kind and not in_target(name, target, contents):
+            raise ConfigError(missing(name, draft, kind))
+    return types
+
+
+def in_target(name: str, target: Contents, draft: Contents | None) -> bool:
+    return name == "draft-mtp" and (has_blocks(target) or bool(draft and has_blocks(draft)))
+
+
+def missing(name: str, draft: str | None, kind: str | None) -> str:
+    if name == "draft-mtp" and not draft:
+        return "draft-mtp needs a model that has MTP blocks in its file, which this one has not; give a head with -md"
+    if not draft:
+        return f"{name} needs a head: give one with -md FILE"
+    what = f"is for {kind}" if kind else "is no head but a model of its own"
+    return f"{name} cannot use {Path(draft).name}, which {what}"
+
+
+def uses_own_blocks(types: tuple[str, ...], draft: str | None) -> bool:
+    """Whether the target's own heads are to be loaded with it."""
+    return "draft-mtp" in types and not (draft and has_mtp(check_gguf(draft)))
+
+
+def has_mtp(contents: Contents) -> bool:
+    return has_blocks(contents) or contents.architecture == SHARED_MEMORY
+
+
+# -- whether it fits
+
+
+def check_fit(name: str, path: str, target: Model) -> None:
+    """Raises ConfigError with what does not fit."""
+    contents, who = check_gguf(path), Path(path).name
+    width = contents.own("embedding_length", 0)
+    reads = {"draft-eagle3": "target_hidden_size", "draft-mtp": "embedding_length_out"}.get(name, "embedding_length")
+    found, wanted = contents.own(reads, width), target.n_embd_out if name == "draft-mtp" else target.n_embd
+    if found != wanted:
+        raise ConfigError(f"{who} reads rows of {found} numbers, the target's have {wanted}: another model's head")
+    if name != "draft-mtp":
+        check_layers(name, who, contents, target)
+        borrows = "token_embd.weight" not in contents.tensors or "output.weight" not in contents.tensors
+        if borrows and width != target.n_embd:
+            raise ConfigError(f"{who} lacks embeddings or output and has {width} numbers a row, not {target.n_embd}")
+    if name == "draft-eagle3" and contents.own("block_count", 1) != 1:
+        raise ConfigError(f"{who} has {contents.own('block_count')} layers; an EAGLE-3 head has one")
+
+
+def check_layers(name: str, who: str, contents: Contents, target: Model) -> None:
+    layers = contents.own("target_layers", ())
+    wrong = [layer for layer in layers if not 0 <= layer <= target.n_layer]
+    if wrong:
+        raise ConfigError(f"{who} reads layer {wrong[0]}; the target has {target.n_layer}: another model's head")
+    if not layers or (name == "draft-eagle3" and len(layers) != 3):
+        raise ConfigError(
+            f"{who} says of {len(layers)} layers that it reads them; {name} needs {'3' if layers else 'some'}"
+        )
+
+
+def check_words(name: str, head: Model, target: Model) -> None:
+    """What can be said once it is loaded."""
+    who = Path(head.path).name
+    try:
+        check_vocab(target.vocab, head.vocab)
+    except VocabMismatch as error:
+        raise VocabMismatch(f"{who} does not fit: {error}") from None
+    if name in ("draft-dflash", "draft-dspark") and (head.vocab.mask < 0 or n_block(head) < 2):
+        raise ConfigError(f"{who} names no mask token, or a block of fewer than 2 tokens: it cannot draft")
+
+
+def try_out(target: Model, head: ModelParams) -> None:
+    """libllama builds what it would compute, in a process of its own: what ends that one would have ended ours."""
+    who = Path(head.path).name
+    command = [sys.executable, "-m", "paceline.process.head_trial", target.path, head.path]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRYING_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{who} could not be tried: {error}") from None
+    if done.returncode == 0:
+        return
+    if "target" in done.stdout.split():
+        raise ConfigError(f"libllama cannot use {who} with this target: {last_line(done.stderr)}")
+    raise ConfigError(
+        f"libllama does not hand out the states of {Path(target.path).name}, an architecture for which it cannot: "
+        f"no head such as {who} can read it"
+    )
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if "assert" in line.lower() or "error" in line.lower()]
+    return (lines or ["it ended without a word"])[-1][:300]
+
+
+# -- opening
+
+
+def open_heads(
+    name: str,
+    head: Model,
+    target: Context,
+    shape: ContextParams,
+    window: int,
+    enter: Callable[[HeadContext], HeadContext],
+) -> list[HeadContext]:
+    """One context for all sequences; of chained heads one each."""
+    shape = replace(shape, n_ctx=(window + SPARE) * shape.n_seqs)
+    if name == "draft-eagle3":
+        return [enter(HeadContext(head, shape, target))]
+    if name != "draft-mtp":
+        causal = says(head, "dflash.attention.causal", default=False)
+        all_rows = calls().selector(head.handle) > 0
+        return [enter(HeadContext(head, shape, target, pairs=False, causal=causal, all_rows=all_rows))]
+    if metadata(head, "general.architecture") == SHARED_MEMORY:
+        return [enter(HeadContext(head, replace(target.params, n_batch=shape.n_batch), target, mtp=True))]
+    return [enter(HeadContext(head, shape, target, mtp=True, block=block)) for block in range(n_heads(head))]
+
+
+def change_nothing(rows: Hidden, context: Context) -> bool:
+    """Whether a prompt's logits are the very same when the target hands out its last states, on this machine."""
+    tried = [(n, on) for n in TRIED for on in (False, True) if n <= min(context.n_batch, context.n_ctx_seq)]
+    found = {}
+    for n, on in tried:
+        rows.switch(on=on)
+        batch = context.new_batch()
+        batch.add(0, [1 + i % 7 for i in range(n)], 0, 1)
+        found[n, on] = context.decode(batch).tobytes()
+        context.remove(0, 0)
+    return all(found[n, False] == found[n, True] for n, _ in tried)
