@@ -105,10 +105,11 @@ class Reference:
         return drafted
 
     def _mtp(self, target: Any, text: list[int], n: int) -> Drafted:
-        set_nextn(target, True, False)
-        decode(target, text[:-1], None, range(len(text) - 1))
-        rows = nextn(target, self.target, len(text) - 1)
+        # The head's context comes first: one that shares the target's memory empties it when it is made.
         with context(self.head, other=target, kind=MTP) as head:
+            set_nextn(target, True, False)
+            decode(target, text[:-1], None, range(len(text) - 1))
+            rows = nextn(target, self.target, len(text) - 1)
             set_nextn(head, True, True)
             if meta(self.head, "general.architecture") == "gemma4-assistant":
                 return self._mtp_shared(head, text, rows, n)
@@ -141,6 +142,8 @@ class Reference:
 
     def _mtp_shared(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
         """The head looks at the target's cells; every drafted token stands where the last token will."""
+        if int(c.llama_memory_seq_pos_max(c.llama_get_memory(head), 0)) != len(text) - 2:
+            raise RuntimeError("the head does not see the target's cells")
         drafted = Drafted()
         token, row = text[-1], rows[-1:]
         while len(drafted.tokens) < n:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.heads.files import HEAD_WIDTH, MASK, WIDTH, File, Matrix
 from tests.heads.heads import BLOCK
-from tests.heads.targets import STEP_WINDOW
+from tests.heads.targets import STEP_WINDOW, add_gemma_attention_keys
 
 HALF = WIDTH // 2
 NORMED = np.sqrt(2.0)
@@ -106,6 +106,47 @@ def write_right_dspark(path: Path, *, seed: int = 31) -> str:
     return file.done()
 
 
+def write_right_gemma4(path: Path, *, seed: int = 33) -> str:
+    file = File(path, "gemma4", seed=seed, n_layer=LAYERS)
+    file.keys({"embedding_length_per_layer_input": 0})
+    add_gemma_attention_keys(file, LAYERS)
+    embeddings, mix, says = weights(file, file.vocab())
+    file.tensor("token_embd.weight", embeddings / np.float32(np.sqrt(WIDTH)))
+    file.tensor("output.weight", says)
+    file.ones(("output_norm",))
+    for i in range(LAYERS):
+        add_block(file, i, mix, neighbours=False)
+        file.ones((f"blk.{i}.attn_q_norm",), HEAD_WIDTH, STRONG)
+        file.ones((f"blk.{i}.attn_k_norm",), HEAD_WIDTH)
+        file.ones((f"blk.{i}.post_attention_norm", f"blk.{i}.post_ffw_norm"), value=1 / NORMED)
+    file.tensor("rope_freqs.weight", np.ones(HEAD_WIDTH // 2, np.float32))
+    return file.done()
+
+
+def write_right_gemma4_assistant(path: Path, *, seed: int = 33) -> str:
+    """To the gemma4 of the same seed: twice as wide, for the widths must differ, and empty in its second half."""
+    file = File(path, "gemma4-assistant", seed=seed, width=2 * WIDTH, n_layer=2)
+    file.keys({"embedding_length_out": WIDTH, "nextn_predict_layers": 2})
+    add_gemma_attention_keys(file, 2)
+    _, mix, says = weights(file, file.vocab())
+    file.tensor("token_embd.weight", np.hstack([says, np.zeros_like(says)]))
+    file.ones(("output_norm",), value=1 / NORMED)
+    one, none = np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)
+    join = np.block([[one, none, none, none], [none, none, mix, none]])
+    file.tensor("nextn.pre_projection.weight", as_floats(np.vstack([join, np.zeros_like(join)])))
+    file.tensor("nextn.post_projection.weight", np.eye(WIDTH, 2 * WIDTH, dtype=np.float32))
+    for i in range(2):
+        block = f"blk.{i}"
+        file.tensor(f"{block}.attn_q.weight", zeros(WIDTH, file.width))
+        file.tensor(f"{block}.attn_output.weight", zeros(file.width, WIDTH))
+        file.ones(f"{block}.{name}" for name in ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"))
+        file.ones((f"{block}.attn_q_norm",), HEAD_WIDTH)
+        file.ones((f"{block}.layer_output_scale",), 1)
+        add_silence(file, block)
+    file.tensor("rope_freqs.weight", np.ones(HEAD_WIDTH // 2, np.float32))
+    return file.done()
+
+
 def add_block_drafter(file: File, *, looks: tuple[int, int], output: Matrix) -> None:
     """One layer of two heads, which hear the u of one place each: so many positions back."""
     file.writer.add_mask_token_id(MASK)
@@ -170,9 +211,9 @@ def turned_back(steps: int, *, neighbours: bool) -> Matrix:
 
 def add_silence(file: File, block: str) -> None:
     """A feed-forward that adds nothing."""
-    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * WIDTH, WIDTH))
-    file.tensor(f"{block}.ffn_up.weight", zeros(2 * WIDTH, WIDTH))
-    file.tensor(f"{block}.ffn_down.weight", zeros(WIDTH, 2 * WIDTH))
+    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * file.width, file.width))
+    file.tensor(f"{block}.ffn_up.weight", zeros(2 * file.width, file.width))
+    file.tensor(f"{block}.ffn_down.weight", zeros(file.width, 2 * file.width))
 
 
 def zeros(rows: int, columns: int) -> Matrix:
