@@ -152,6 +152,23 @@ def test_right_heads_need_the_right_row(kind: str, tmp_path: Path) -> None:
     assert len(firsts) > 7
 
 
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        (lambda path: write_eagle3(path, target_width=32), "reads rows of 32"),
+        (lambda path: write_dflash(path, width=48), "reads rows of 48"),
+        (lambda path: write_step35(path, trunk=False, width=32), "reads rows of 32"),
+        (lambda path: write_eagle3(path, layers=(1, 2, 5)), "a target that has 4"),
+        (lambda path: write_eagle3(path, layers=(1, 2, 4)), "no such rows"),
+        (lambda path: write_step35(path, trunk=False), "no such rows"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(head: Writer, says: str, tmp_path: Path) -> None:
+    """A llama hands out its layers' inputs, but not its last row."""
+    with pytest.raises(ValueError, match=says):
+        opened(tmp_path, write_llama, head).draft([1, 2, 3], 1)
+
+
 def test_qwen2_gives_no_layer_inputs(tmp_path: Path) -> None:
     """libllama ends the process: whoever switches them on must have tried it elsewhere first."""
     target, head = write_qwen2(tmp_path / "target.gguf"), write_eagle3(tmp_path / "head.gguf")
