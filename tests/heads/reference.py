@@ -7,9 +7,9 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import gguf
 import llama_cpp.llama_cpp as c
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class Reference:
     def __init__(self, target: str, head: str | None = None) -> None:
         self.target = load(target)
         self.head = self.target if head is None else load(head)
-        self.tensors = {tensor.name for tensor in gguf.GGUFReader(head or target).tensors}
+        self.file = Path(head or target).read_bytes()
         if (reads := self._width()) != int(c.llama_model_n_embd_out(self.target)):
             raise ValueError(f"the head reads rows of {reads}, which the target's are not")
 
@@ -105,7 +105,8 @@ class Reference:
         return drafted
 
     def _mtp(self, target: Any, text: list[int], n: int) -> Drafted:
-        with context(self.head, other=target, kind=MTP) as head:  # first: opening one that shares cells empties them
+        # The head's context comes first: one that shares the target's memory empties it when it is made.
+        with context(self.head, other=target, kind=MTP) as head:
             set_nextn(target, True, False)
             decode(target, text[:-1], None, range(len(text) - 1))
             rows = nextn(target, self.target, len(text) - 1)
@@ -141,6 +142,8 @@ class Reference:
 
     def _mtp_shared(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
         """The head looks at the target's cells; every drafted token stands where the last token will."""
+        if int(c.llama_memory_seq_pos_max(c.llama_get_memory(head), 0)) != len(text) - 2:
+            raise RuntimeError("the head does not see the target's cells")
         drafted = Drafted()
         token, row = text[-1], rows[-1:]
         while len(drafted.tokens) < n:
@@ -152,7 +155,7 @@ class Reference:
 
     def _dflash(self, target: Any, text: list[int], n: int) -> Drafted:
         features = self._features(target, text[:-1])
-        dspark = "markov_w1.weight" in self.tensors
+        dspark = b"markov_w1.weight" in self.file
         first = 0 if dspark and meta(self.head, "dflash.sample_from_anchor", "true") == "true" else 1
         top_k = int(selector_top_k(self.head))
         n_block = min(n + first, int(meta(self.head, "dflash.block_size", "16")))
@@ -170,7 +173,7 @@ class Reference:
     def _block(self, head: Any, rows: range) -> Drafted:
         """A DSpark head with confidence says it in the first number of each nextn row."""
         drafted = Drafted()
-        sure = nextn(head, self.head, rows.stop)[:, 0] if "conf_proj.weight" in self.tensors else None
+        sure = nextn(head, self.head, rows.stop)[:, 0] if b"conf_proj.weight" in self.file else None
         for i in rows:
             scores = logits(head, self.head, i)
             drafted.add(int(scores.argmax()), scores, None if sure is None else float(sure[i]))

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.heads.files import HEAD_WIDTH, WIDTH, File, Matrix
-from tests.heads.targets import STEP_WINDOW
+from tests.heads.files import HEAD_WIDTH, MASK, WIDTH, File, Matrix
+from tests.heads.heads import BLOCK
+from tests.heads.targets import STEP_WINDOW, add_gemma_attention_keys
 
 HALF = WIDTH // 2
 NORMED = np.sqrt(2.0)
@@ -40,7 +41,7 @@ def write_right_eagle3(path: Path, *, seed: int = 31) -> str:
     what equals their own u, u_before and A u_before_that, and find it here (or where it is the same).
     """
     file = File(path, "eagle3", seed=seed, n_head=3)
-    mix = mixing(file, file.vocab())[1]
+    _, mix, _ = weights(file, file.vocab())
     file.keys({"target_layers": [0, 1, 3], "target_hidden_size": WIDTH})
     file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
     file.ones(("output_norm", "blk.0.attn_norm", "blk.0.attn_norm_2", "blk.0.ffn_norm"))
@@ -74,24 +75,116 @@ def write_right_step35(path: Path, *, seed: int = 32, n_heads: int = 1) -> str:
     return file.done()
 
 
+def write_right_dflash(path: Path, *, seed: int = 31) -> str:
+    """To the llama of the same seed; right in its first token. Further ones would need the tokens between.
+
+    The first mask hears the token before it, which is in the block, and the row before that; and takes away itself.
+    """
+    file = File(path, "dflash", seed=seed)
+    embeddings, mix, _ = weights(file, file.vocab())
+    output = np.block([[np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)], [zeros(HALF, HALF), mix]])
+    output[:HALF, 0] -= embeddings[MASK, :HALF]
+    add_block_drafter(file, looks=(1, 2), output=output)
+    file.ones(("output_norm",))
+    return file.done()
+
+
+def write_right_dspark(path: Path, *, seed: int = 31) -> str:
+    """To the llama of the same seed; right in its first two tokens.
+
+    Its Markov part has what the target's output says of the token before; its rows have what it says of the one before
+    that, heard from one position back, and nothing of their own token.
+    """
+    file = File(path, "dflash", seed=seed)
+    embeddings, mix, says = weights(file, file.vocab())
+    output = np.block([[-np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)], [zeros(HALF, HALF), mix]])
+    add_block_drafter(file, looks=(0, 1), output=output)
+    file.ones(("output_norm",), value=1 / NORMED)
+    file.tensor("markov_w1.weight", embeddings[:, :HALF])
+    file.tensor("markov_w2.weight", says[:, :HALF])
+    file.keys({"sample_from_anchor": True, "has_confidence_head": False})
+    return file.done()
+
+
+def write_right_gemma4(path: Path, *, seed: int = 33) -> str:
+    file = File(path, "gemma4", seed=seed, n_layer=LAYERS)
+    file.keys({"embedding_length_per_layer_input": 0})
+    add_gemma_attention_keys(file, LAYERS)
+    embeddings, mix, says = weights(file, file.vocab())
+    file.tensor("token_embd.weight", embeddings / np.float32(np.sqrt(WIDTH)))
+    file.tensor("output.weight", says)
+    file.ones(("output_norm",))
+    for i in range(LAYERS):
+        add_block(file, i, mix, neighbours=False)
+        file.ones((f"blk.{i}.attn_q_norm",), HEAD_WIDTH, STRONG)
+        file.ones((f"blk.{i}.attn_k_norm",), HEAD_WIDTH)
+        file.ones((f"blk.{i}.post_attention_norm", f"blk.{i}.post_ffw_norm"), value=1 / NORMED)
+    file.tensor("rope_freqs.weight", np.ones(HEAD_WIDTH // 2, np.float32))
+    return file.done()
+
+
+def write_right_gemma4_assistant(path: Path, *, seed: int = 33) -> str:
+    """To the gemma4 of the same seed: twice as wide, for the widths must differ, and empty in its second half."""
+    file = File(path, "gemma4-assistant", seed=seed, width=2 * WIDTH, n_layer=2)
+    file.keys({"embedding_length_out": WIDTH, "nextn_predict_layers": 2})
+    add_gemma_attention_keys(file, 2)
+    _, mix, says = weights(file, file.vocab())
+    file.tensor("token_embd.weight", np.hstack([says, np.zeros_like(says)]))
+    file.ones(("output_norm",), value=1 / NORMED)
+    one, none = np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)
+    join = np.block([[one, none, none, none], [none, none, mix, none]])
+    file.tensor("nextn.pre_projection.weight", as_floats(np.vstack([join, np.zeros_like(join)])))
+    file.tensor("nextn.post_projection.weight", np.eye(WIDTH, 2 * WIDTH, dtype=np.float32))
+    for i in range(2):
+        block = f"blk.{i}"
+        file.tensor(f"{block}.attn_q.weight", zeros(WIDTH, file.width))
+        file.tensor(f"{block}.attn_output.weight", zeros(file.width, WIDTH))
+        file.ones(f"{block}.{name}" for name in ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"))
+        file.ones((f"{block}.attn_q_norm",), HEAD_WIDTH)
+        file.ones((f"{block}.layer_output_scale",), 1)
+        add_silence(file, block)
+    file.tensor("rope_freqs.weight", np.ones(HEAD_WIDTH // 2, np.float32))
+    return file.done()
+
+
+def add_block_drafter(file: File, *, looks: tuple[int, int], output: Matrix) -> None:
+    """One layer of two heads, which hear the u of one place each: so many positions back."""
+    file.writer.add_mask_token_id(MASK)
+    file.keys({"target_layers": [0, 1, 3], "block_size": BLOCK})
+    file.tensor("fc.weight", np.eye(WIDTH, 3 * WIDTH, 2 * WIDTH, np.float32) * (np.arange(WIDTH) < HALF)[:, None])
+    file.ones(("enc.output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"))
+    file.ones(("blk.0.attn_q_norm",), HEAD_WIDTH, STRONG)
+    file.ones(("blk.0.attn_k_norm",), HEAD_WIDTH)
+    query, key, value = (zeros(WIDTH, WIDTH) for _ in range(3))
+    query[:, 0] = np.concatenate([turned_back(steps, neighbours=False) for steps in looks])
+    key[:, 0] = 1
+    value[:, :HALF] = np.vstack([np.eye(HALF), np.eye(HALF)]) / NORMED
+    for name, values in (("attn_q", query), ("attn_k", key), ("attn_v", value), ("attn_output", output)):
+        file.tensor(f"blk.0.{name}.weight", as_floats(values))
+    add_silence(file, "blk.0")
+
+
 def add_tokens(file: File) -> Matrix:
-    """Vocabulary, embeddings and output; the matrix A. No text ends by itself: control tokens are never likely."""
-    n_vocab = file.vocab()
-    embeddings, mix = mixing(file, n_vocab)
+    """Vocabulary, embeddings and output; the matrix A."""
+    embeddings, mix, output = weights(file, file.vocab())
     file.tensor("token_embd.weight", embeddings)
     file.ones(("output_norm",))
-    output = file.random(n_vocab, WIDTH, 4.0)
-    output[CONTROL] = 0
     file.tensor("output.weight", output)
     return mix
 
 
-def mixing(file: File, n_vocab: int) -> tuple[Matrix, Matrix]:
-    """The first sign is always plus: something that attention can hold on to."""
+def weights(file: File, n_vocab: int) -> tuple[Matrix, Matrix, Matrix]:
+    """Embeddings, A and the output that belong to a seed, whoever asks.
+
+    The first sign is always plus: something that attention can hold on to. No text ends by itself: control tokens are
+    never likely.
+    """
     signs = file.rng.choice(np.array([-1, 1], np.float32), (n_vocab, HALF))
     signs[:, 0] = 1
     mix, _ = np.linalg.qr(file.rng.standard_normal((HALF, HALF)))
-    return np.hstack([signs, zeros(n_vocab, HALF)]), as_floats(mix)
+    output = file.random(n_vocab, WIDTH, 4.0)
+    output[CONTROL] = 0
+    return np.hstack([signs, zeros(n_vocab, HALF)]), as_floats(mix), output
 
 
 def add_block(file: File, i: int, mix: Matrix, *, neighbours: bool) -> None:
@@ -100,7 +193,7 @@ def add_block(file: File, i: int, mix: Matrix, *, neighbours: bool) -> None:
     file.ones((f"{block}.attn_norm", f"{block}.ffn_norm"))
     query, key, value, output = (zeros(WIDTH, WIDTH) for _ in range(4))
     if i == 0:
-        query[:HALF, 0] = STRONG * turned_back(neighbours)
+        query[:HALF, 0] = STRONG * turned_back(1, neighbours=neighbours)
         key[:HALF, 0] = 1
         value[:HALF, :HALF] = np.eye(HALF) / NORMED
         output[HALF:, :HALF] = mix
@@ -109,18 +202,18 @@ def add_block(file: File, i: int, mix: Matrix, *, neighbours: bool) -> None:
     add_silence(file, block)
 
 
-def turned_back(neighbours: bool) -> Matrix:
-    """A query that meets the keys of ones best which stand one position before it, by how positions turn them."""
-    angles = 10000.0 ** (-np.arange(HALF // 2) / (HALF // 2))
+def turned_back(steps: int, *, neighbours: bool) -> Matrix:
+    """A query that meets keys of ones best which stand `steps` positions before it, by how positions turn them."""
+    angles = steps * 10000.0 ** (-np.arange(HALF // 2) / (HALF // 2))
     pair = [np.cos(angles) + np.sin(angles), np.cos(angles) - np.sin(angles)]
     return as_floats(np.stack(pair, axis=1).ravel() if neighbours else np.concatenate(pair))
 
 
 def add_silence(file: File, block: str) -> None:
     """A feed-forward that adds nothing."""
-    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * WIDTH, WIDTH))
-    file.tensor(f"{block}.ffn_up.weight", zeros(2 * WIDTH, WIDTH))
-    file.tensor(f"{block}.ffn_down.weight", zeros(WIDTH, 2 * WIDTH))
+    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * file.width, file.width))
+    file.tensor(f"{block}.ffn_up.weight", zeros(2 * file.width, file.width))
+    file.tensor(f"{block}.ffn_down.weight", zeros(file.width, 2 * file.width))
 
 
 def zeros(rows: int, columns: int) -> Matrix:
