@@ -122,6 +122,14 @@ class FakeContext:
         return True
 
     can_shift = True
+    n_rollback: int | None = None
+
+    def mark(self, seq: int, state: Bytes | None = None) -> Bytes:
+        return self.get_state(seq)
+
+    def go_back(self, seq: int, state: Bytes, n: int) -> bool:
+        self.set_state(seq, state)
+        return len(self.cells[seq]) == n
 
     def shift(self, seq: int, start: int, delta: int) -> None:
         """The list has no holes: removing has shifted already."""

@@ -135,7 +135,7 @@ class Core:
         generating = [slot for slot in self.slots if slot.generating]
         if self.drafting.rests and not any(slot.known for slot in generating):
             return
-        room = self.scheduler.draft_room(len(generating))
+        room = self.scheduler.draft_room(len(generating), sum(slot.n_again for slot in generating))
         slots = [slot for slot in generating if not self._repeat(slot, room)]
         if slots:
             self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
@@ -153,7 +153,9 @@ class Core:
         return bool(slot.known)
 
     def _n_drafts(self, slot: Slot, room: int) -> int:
-        """The longest draft for the slot, where the batch has this much room for it."""
+        """The longest draft for the slot, where the batch has this much room; none before all is computed again."""
+        if slot.n_again:
+            return 0
         room = min(room, self._n_left(slot) - 1, self.n_room - len(slot.tokens) - 1)
         return min(room, self.layout.n_drafts(slot.n_computed)) if self.layout else room
 
@@ -170,13 +172,15 @@ class Core:
         works[:] = self._that_fit(works)
         if not works:
             return NO_ROWS
-        batch = self._batch
+        batch, checkpoints = self._batch, self.memory.checkpoints
         batch.clear()
         self.target.use_adapters(works[0].slot.adapter)
         for work in works:
             padded = work.padded()
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)
         try:
+            for work in works:
+                checkpoints.take(work.slot.seq, work.slot.n_computed, len(work.slot.draft))
             return self.target.decode(batch)
         except DecodeError as error:
             for work in works:
@@ -194,7 +198,10 @@ class Core:
             slot, n_used = works[-1].slot, sum(len(work.tokens) for work in works)
             n = self.drafting.policy.size(n_used) - n_used
             free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
-            if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
+            free = min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft))
+            if self.target.n_rollback is not None:
+                free = min(free, self.target.n_rollback - len(slot.draft))
+            if 0 < n <= free:
                 works[-1].n_padding = n
 
     def _that_fit(self, works: list[Work]) -> list[Work]:
@@ -222,7 +229,7 @@ class Core:
             self._keep_prompt(slot, n_read)
             return 0
         if slot.active is None or slot.active.cancelled:
-            self.memory.keep(slot, n_before)
+            self.memory.keep(slot, n_read - len(slot.draft))
             self.endings.finish(slot, "cancelled")
             return 0
         if slot.request.max_tokens == 0:
@@ -288,12 +295,14 @@ class Core:
         n_keep = (slot.n_prompt if n_keep < 0 else n_keep) + self.vocab.add_bos
         n_keep = min(n_keep, KEPT * self.n_room // 4)
         self.drafting.close_text(slot)
-        self.memory.shift(slot, n_keep, n_keep + (slot.n_computed - n_keep) // 2)
+        self.memory.shift(slot, n_keep, n_keep + (len(slot.tokens) - 1 - n_keep) // 2)
         self.drafting.open_text(slot)
 
     def _keep_prompt(self, slot: Slot, n: int, *, prompt: bool = True) -> None:
-        """Cut back to n tokens, and note how many of them a later request may build on."""
+        """Cut back to n tokens, and note how many of them a later request may build on. What is not left of them is
+        computed again; where nothing is, as a prompt."""
         self.memory.keep(slot, n)
+        slot.n_again = n - slot.n_computed if slot.n_computed else 0
         if not self.exact:
             slot.n_reusable = slot.n_computed
         elif prompt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from paceline.engine.active import ActiveRequest
 from paceline.engine.exactness import Layout
@@ -125,22 +126,27 @@ class Scheduler:
         self.exact = layout is not None
         self.prompts = PromptShare(n_ubatch)
 
-    def draft_room(self, n_generating: int) -> int:
-        """The longest draft a slot may have so that all generating slots fit one batch."""
+    def draft_room(self, n_generating: int, n_again: int = 0) -> int:
+        """The longest draft a slot may have so that all generating slots fit one batch, with what is computed again."""
         if self.layout:
             return self.layout.most - 1
-        return max(0, self.n_batch // max(1, n_generating) - 1)
+        return max(0, (self.n_batch - n_again) // max(1, n_generating) - 1)
 
     def lay_out(self, slots: list[Slot]) -> list[list[Work]]:
         """Batches to decode one after the other."""
-        generating = [self._decoding(slot) for slot in slots if slot.generating]
+        generating = self._fitting([self._decoding(slot) for slot in slots if slot.generating])
         prefilling = sorted((s for s in slots if s.busy and not s.generating), key=lambda s: s.clock.admitted)
         works = generating + self._prefills(prefilling, generating)
         return [[work] for work in works] if self.exact else by_adapter(works)
 
     @staticmethod
     def _decoding(slot: Slot) -> Work:
-        return Work(slot, [slot.tokens[-1], *slot.draft.tokens], 1 + len(slot.draft))
+        return Work(slot, [*slot.tokens[slot.n_computed :], *slot.draft.tokens], 1 + len(slot.draft))
+
+    def _fitting(self, works: list[Work]) -> list[Work]:
+        """What is computed again may be too much for one batch; then some answers go on in the next one."""
+        n_tokens = accumulate(len(work.tokens) for work in works)
+        return works if self.exact else [work for work, n in zip(works, n_tokens, strict=True) if n <= self.n_batch]
 
     def _prefills(self, slots: list[Slot], generating: list[Work]) -> list[Work]:
         """Prompt chunks, oldest request first, until the step is long enough."""
