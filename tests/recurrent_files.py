@@ -11,6 +11,7 @@ import numpy as np
 from tests.tiny import TOKENS, add_shape, add_vocab, write_out
 
 Shapes = dict[str, tuple[int, ...]]
+SCALES = {"token_embd.weight": 1.0, "output.weight": 1.0}
 
 
 def write_qwen35(path: Path, *, n_nextn: int = 0, n_layer: int = 4, n_ctx: int = 512, seed: int = 0) -> str:
@@ -51,11 +52,11 @@ def write_qwen35(path: Path, *, n_nextn: int = 0, n_layer: int = 4, n_ctx: int =
 
 
 def write_mamba(path: Path, *, n_layer: int = 2, n_ctx: int = 512, seed: int = 0) -> str:
-    """One state for a whole text, and no attention."""
+    """One state for a whole text, and no attention: such files have no heads and no width between."""
     n_embd, n_state, n_rank = 32, 8, 4
     n_inner = 2 * n_embd
     writer = gguf.GGUFWriter(str(path), "mamba")
-    add_shape(writer, n_embd, n_layer, 0, n_ctx)
+    add_shape(writer, n_embd, n_layer, n_head=0, n_ctx=n_ctx, n_ff=0)
     add_ssm(writer, n_conv=4, n_inner=n_inner, n_state=n_state, n_rank=n_rank)
     block: Shapes = {
         "attn_norm.weight": (n_embd,),
@@ -115,7 +116,7 @@ def model_shapes(n_embd: int, blocks: list[Shapes]) -> Shapes:
 
 
 def add_tensors(writer: gguf.GGUFWriter, shapes: Mapping[str, tuple[int, ...]], seed: int) -> None:
-    """Norms are ones, and states decay; the rest is random."""
+    """Norms are ones, and states decay; the rest is random, the choice of tokens clear."""
     add_vocab(writer, TOKENS)
     rng = np.random.default_rng(seed)
     for name, shape in shapes.items():
@@ -124,6 +125,6 @@ def add_tensors(writer: gguf.GGUFWriter, shapes: Mapping[str, tuple[int, ...]], 
         elif name.endswith("ssm_a"):
             values = -np.exp(rng.standard_normal(shape))
         else:
-            values = rng.standard_normal(shape) / (1 if name.startswith("token_embd") else np.sqrt(shape[-1]))
+            values = rng.standard_normal(shape) * SCALES.get(name, 1 / np.sqrt(shape[-1]))
         writer.add_tensor(name, values.astype(np.float32))
     write_out(writer)

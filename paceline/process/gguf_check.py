@@ -20,6 +20,8 @@ N_KEYS, N_TENSORS, N_NAME, N_LAYERS, N_SIZE = 2**16, 2**17, 2**16, 1024, 2**24
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 30: (1, 2)}
 BLOCKS |= {10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 20: (32, 18), 23: (256, 136)}
 COUNTS = ("block_count", "embedding_length", "attention.head_count", "feed_forward_length", "context_length")
+UNUSED = ("attention.head_count", "feed_forward_length")  # by architectures without attention, whose files say 0
+RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 
 
 class Damaged(Exception):
@@ -146,7 +148,8 @@ def check_keys(keys: dict[str, Any]) -> None:
         found = keys.get(f"{name}.{count}", 1)
         most = N_LAYERS if count == "block_count" else N_SIZE
         numbers = found.values if isinstance(found, ArrayOf) else (found,)
-        if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or numbers == (0,):
+        empty = numbers == (0,) and not (name in RECURRENT and count in UNUSED)
+        if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or empty:
             raise Damaged(f"{count} is {numbers[:8]}")
     tokens = keys.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, ArrayOf):
