@@ -64,7 +64,7 @@ class Core:
         self.shifts, self.n_keep = params.context_shift, params.n_keep
         self.slots = slots = [Slot(seq) for seq in range(target.n_seqs)]
         self.memory = memory_of(target, slots, params, border=target.n_ubatch if layout else 1)
-        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout)
+        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout, snapshots=bool(target.n_rollback))
         self.queue = Queue()
         self.endings = Endings(slots, self.memory, self.queue, drafting)
         self.admission = Admission(slots, self.queue, self.memory, drafting, self.endings, self._sampler)
@@ -200,7 +200,7 @@ class Core:
             free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
             free = min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft))
             if self.target.n_rollback is not None:
-                free = min(free, self.target.n_rollback - len(slot.draft))
+                free = min(free, self.target.n_rollback - len(slot.draft)) if len(works) == 1 else 0
             if 0 < n <= free:
                 works[-1].n_padding = n
 

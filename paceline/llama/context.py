@@ -73,6 +73,7 @@ class Batch:
         self._seq_ids = np.arange(n_seqs, dtype=np.int32)
         self._seq_address = [self._seq_ids.ctypes.data + 4 * seq for seq in range(n_seqs)]
         self.starts: dict[int, int] = {}  # where the tokens of each sequence begin
+        self._sizes: set[int] = set()
         self._counting = np.arange(n_positions + capacity, dtype=np.int32)
         self.raw = c.llama_batch(
             0,
@@ -87,6 +88,7 @@ class Batch:
     def clear(self) -> None:
         self.n_tokens = self.n_outputs = 0
         self.starts.clear()
+        self._sizes.clear()
 
     def add(self, seq: int, tokens: Sequence[int], position: int, n_outputs: int) -> int:
         """Append tokens of one sequence, logits wanted for the last `n_outputs`. Returns the first such row."""
@@ -95,7 +97,8 @@ class Batch:
         self._tokens[first:last] = tokens
         self._positions[first:last] = self._counting[position : position + last - first]
         self._seq_pointers[first:last] = self._seq_address[seq]
-        self.starts.setdefault(seq, position)
+        self.starts[seq] = position
+        self._sizes.add(last - first)
         self._outputs[first:last] = 0
         self._outputs[last - n_outputs : last] = 1
         row = self.n_outputs
@@ -103,12 +106,16 @@ class Batch:
         self.n_outputs = row + n_outputs
         return row
 
+    def is_even(self, n_most: int) -> bool:
+        """Whether there is one sequence, or as much of each and so many tokens at most."""
+        return len(self.starts) == 1 or (len(self._sizes) == 1 and self.n_tokens <= n_most)
+
 
 class Context:
     """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits.
 
-    `n_rollback` is how many tokens of the latest batch can be removed again, all but its first at most; None: any, at
-    any time.
+    `n_rollback` is how many tokens of the latest batch can be removed again, once, all but its first at most, if every
+    sequence had as many in it; None: any, at any time.
     """
 
     def __init__(self, model: Model, params: ContextParams, *, pooled: bool = False) -> None:
@@ -204,7 +211,7 @@ class Context:
         address = get_logits(self.handle) if code == 0 and batch.n_outputs else None
         self.seconds += perf_counter() - start
         self.n_decodes += 1
-        self._starts.update(batch.starts)
+        self._starts = batch.starts.copy() if self.n_rollback and batch.is_even(self.n_ubatch) else {}
         if code != 0:
             reason = "no free cells in its memory" if code == NO_ROOM else log.reason()
             raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
@@ -235,8 +242,9 @@ class Context:
         return bool(c.llama_memory_seq_rm(self._memory, seq, start, end))
 
     def _has_snapshot(self, seq: int, n: int) -> bool:
-        """Whether a recurrent memory still knows how it was after n tokens: all it holds, or a part of the last batch.
-        libllama itself counts tokens only, and would go back to what an older batch has left there."""
+        """Whether a recurrent memory still knows how it was after n tokens: all it holds, or a part of the latest batch
+        if that was computed in one piece. libllama itself counts tokens only, and would go back to what another batch
+        or another sequence has left there."""
         first = self._starts.get(seq)
         return n > int(c.llama_memory_seq_pos_max(self._memory, seq)) or (first is not None and first < n)
 

@@ -41,7 +41,7 @@ USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
 SNAPSHOTS = 8  # of a recurrent state, which can be 50 MiB for each slot; longer drafts are taken back by a checkpoint
-RECURRENT = "{} has a recurrent memory, which --exact computes one token at a time; run it without"
+RECURRENT = "{} has a recurrent memory, which --exact computes one token at a time; run it without --exact"
 USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. \
 A smaller model of the target's own family does better."
 
