@@ -24,6 +24,7 @@ from paceline.errors import (
     RequestError,
     VocabMismatch,
 )
+from paceline.llama.model import Model
 from paceline.llama.shared import SharedModels
 from paceline.process.local import LocalEngine
 from tests.tiny import write_bert, write_encoder, write_model

@@ -103,31 +103,33 @@ class Core:
         self.admission.admit()
         self.n_busy += sum(slot.busy for slot in self.slots)
         self.draft()
-        for works in self.scheduler.lay_out(self.slots):
-            self.compute(works)
+        n_prompt = sum(self.compute(works) for works in self.scheduler.lay_out(self.slots))
         self.n_steps += 1
-        self.seconds += perf_counter() - start if generating else 0.0
+        if generating:
+            seconds = perf_counter() - start
+            self.seconds += seconds
+            self.scheduler.prompts.observe(n_prompt, seconds)
 
-    def compute(self, works: list[Work]) -> None:
-        """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
-        start = perf_counter()
-        n_tokens = sum(len(work.tokens) for work in works)
+    def compute(self, works: list[Work]) -> int:
+        """One batch: decode, verify, commit, emit; then the planner hears what it cost. Returns how much of prompts it
+        had."""
+        start, before = perf_counter(), self.memory.checkpoints.seconds
         n_prompt = sum(len(work.tokens) for work in works if work.slot.known or not work.slot.generating)
-        n_drafted = sum(len(work.slot.draft) for work in works)
+        drafted = [len(work.slot.draft) for work in works if work.slot.draft.tokens]
         self._pad(works, alone=not n_prompt)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         if self._spoilt:
             self.admission.start_afresh()
             self._spoilt = False
-        seconds = perf_counter() - start
-        if n_prompt < n_tokens and works:
-            self.scheduler.prompts.observe(n_prompt, seconds)
-        size = self._batch.n_tokens
+        size, policy, taking_back = self._batch.n_tokens, self.drafting.policy, self.memory.checkpoints.seconds - before
         if works and n_prompt:
-            self.drafting.policy.passed(size)
+            policy.passed(size)
         elif works:
-            self.drafting.policy.observe_step(size, n_emitted, n_drafted, seconds)
+            if taking_back and drafted:
+                policy.took_back(len(drafted), taking_back, sum(work.slot.n_again for work in works))
+            policy.observe_step(size, n_emitted, sum(drafted), perf_counter() - start - taking_back)
+        return n_prompt
 
     # -- draft and plan
 

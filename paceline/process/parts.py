@@ -139,7 +139,8 @@ class Parts:
         target = self._curve(self.context, MEASURING)
         if self.draft:
             self.draft_costs = self._curve(self.draft, MEASURING / 4)
-        return Planner(target, least=self.exactness.layout.least if self.exactness else 0)
+        least = self.exactness.layout.least if self.exactness else 0
+        return Planner(target, least=least, n_rollback=self.context.n_rollback)
 
     def _policy(self) -> Policy:
         """A planner's, or the flags taken literally."""

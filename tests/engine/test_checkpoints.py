@@ -4,7 +4,6 @@ wrong remembered."""
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,43 +11,9 @@ from hypothesis import strategies as st
 
 from paceline.engine.memory import Memory
 from paceline.engine.slot import Slot
-from paceline.llama.context import Batch
-from paceline.llama.lib import Floats
-from paceline.llama.saved import Bytes
-from tests.fakes import Client, FakeContext, Prophet, continuation, make_engine, run
+from tests.fakes import Client, Prophet, RecurrentContext, continuation, make_engine, run
 
 PROMPT = [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-class RecurrentContext(FakeContext):
-    """Forgets everything, or once up to `n_rollback` tokens of the latest batch but its first; else goes back to marks
-    only. Removing from the middle says nothing: a state has none."""
-
-    def __init__(self, n_rollback: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.n_rollback = n_rollback
-        self.n_marks = self.n_returns = 0
-        self._first: dict[int, int] = {}
-
-    def decode(self, batch: Batch) -> Floats:
-        self._first = batch.starts.copy() if batch.is_even(self.n_ubatch) else {}
-        return super().decode(batch)
-
-    def remove(self, seq: int, start: int, end: int = -1) -> bool:
-        n_removed = len(self.cells[seq]) - start
-        cuts = end < 0 and start and n_removed > 0
-        if cuts and (n_removed > (self.n_rollback or 0) or start <= self._first.pop(seq, start)):
-            return False
-        return super().remove(seq, start, end)
-
-    def mark(self, seq: int, state: Bytes | None = None) -> Bytes:
-        self.n_marks += 1
-        return super().mark(seq, state)
-
-    def go_back(self, seq: int, state: Bytes, n: int) -> bool:
-        self.n_returns += 1
-        self._first.pop(seq, None)
-        return super().go_back(seq, state, n)
 
 
 prompts = st.lists(st.integers(0, 3), min_size=1, max_size=30)
