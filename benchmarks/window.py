@@ -59,8 +59,7 @@ def generate(kind: str, draft: str, window: int, n: int, prompt: str) -> tuple[l
             n_tokens += len(chunk.pieces)
             marks.append(Mark(n_tokens, n_steps, stats.n_tokens, stats.n_accepted_tokens, stats.draft_ms))
             bar.update(task, completed=n_tokens)
-        context = inside(engine).parts.draft
-        memory = context.n_bytes_cache / 2**20 if context else 0.0
+        memory = inside(engine).parts.computing["draft-simple"].main.n_bytes_cache / 2**20
     return marks, memory
 
 

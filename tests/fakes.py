@@ -122,6 +122,14 @@ class FakeContext:
         return True
 
     can_shift = True
+    n_rollback: int | None = None
+
+    def mark(self, seq: int, state: Bytes | None = None) -> Bytes:
+        return self.get_state(seq)
+
+    def go_back(self, seq: int, state: Bytes, n: int) -> bool:
+        self.set_state(seq, state)
+        return len(self.cells[seq]) == n
 
     def shift(self, seq: int, start: int, delta: int) -> None:
         """The list has no holes: removing has shifted already."""
@@ -139,6 +147,37 @@ class FakeContext:
     def clear(self) -> None:
         self.spoilt = False
         self.cells = [[] for _ in range(self.n_seqs)]
+
+
+class RecurrentContext(FakeContext):
+    """Forgets everything, or once up to `n_rollback` tokens of the latest batch but its first; else goes back to marks
+    only. Removing from the middle says nothing: a state has none."""
+
+    def __init__(self, n_rollback: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.n_rollback = n_rollback
+        self.n_marks = self.n_returns = 0
+        self._first: dict[int, int] = {}
+
+    def decode(self, batch: Batch) -> Floats:
+        self._first = batch.starts.copy() if batch.is_even(self.n_ubatch) else {}
+        return super().decode(batch)
+
+    def remove(self, seq: int, start: int, end: int = -1) -> bool:
+        n_removed = len(self.cells[seq]) - start
+        cuts = end < 0 and start and n_removed > 0
+        if cuts and (n_removed > (self.n_rollback or 0) or start <= self._first.pop(seq, start)):
+            return False
+        return super().remove(seq, start, end)
+
+    def mark(self, seq: int, state: Bytes | None = None) -> Bytes:
+        self.n_marks += 1
+        return super().mark(seq, state)
+
+    def go_back(self, seq: int, state: Bytes, n: int) -> bool:
+        self.n_returns += 1
+        self._first.pop(seq, None)
+        return super().go_back(seq, state, n)
 
 
 class Prophet(Drafter):

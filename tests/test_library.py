@@ -360,19 +360,6 @@ def test_without_drafts_nothing_was_gained_or_lost(target: str) -> None:
         assert engine.status().planned is None
 
 
-def test_speculation_that_is_off_is_told(
-    target: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(Model, "can_roll_back", False)
-    with Engine(target, n_ctx=256, n_threads=1, spec_types=[]) as engine:
-        assert engine.speculation_off is None, "the user's own choice"
-    with Engine(target, n_ctx=256, n_threads=1) as engine:
-        assert "recurrent" in (engine.speculation_off or "")
-        assert not engine.info.drafters
-    said = [record.message for record in caplog.records if record.name == "paceline"]
-    assert said == [f"speculation is off: {engine.speculation_off}"]
-
-
 def test_requests_hear_of_a_computing_thread_that_ended(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine(target, n_ctx=512, n_threads=1) as engine:
         generation = engine.generate("on and on", ignore_eos=True, max_tokens=400)

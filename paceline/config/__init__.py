@@ -192,13 +192,15 @@ class ContextParams:
 
     `n_ctx` is the total, of which each of `n_seqs` may fill an equal part. They are in one pool, to be computed in one
     call; with `kv_unified` any of them may fill it, and where that is False each has cells of its own. `n_ctx_slot`
-    bounds what one holds. What of `rope_` and `yarn_`, the stretching of positions, is None is the model's own.
+    bounds what one holds. What of `rope_` and `yarn_`, the stretching of positions, is None is the model's own. Of
+    `n_snapshots` a recurrent memory keeps so many for each sequence, where the architecture can.
     """
 
     n_ctx: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
     n_seqs: int = 1
+    n_snapshots: int = 0
     n_threads: int = 0
     n_threads_batch: int = 0
     flash_attn: bool | None = None

@@ -64,7 +64,7 @@ class Core:
         self.shifts, self.n_keep = params.context_shift, params.n_keep
         self.slots = slots = [Slot(seq) for seq in range(target.n_seqs)]
         self.memory = memory_of(target, slots, params, border=target.n_ubatch if layout else 1)
-        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout)
+        self.scheduler = Scheduler(target.n_batch, target.n_ubatch, layout, snapshots=bool(target.n_rollback))
         self.queue = Queue()
         self.endings = Endings(slots, self.memory, self.queue, drafting)
         self.admission = Admission(slots, self.queue, self.memory, drafting, self.endings, self._sampler)
@@ -103,31 +103,33 @@ class Core:
         self.admission.admit()
         self.n_busy += sum(slot.busy for slot in self.slots)
         self.draft()
-        for works in self.scheduler.lay_out(self.slots):
-            self.compute(works)
+        n_prompt = sum(self.compute(works) for works in self.scheduler.lay_out(self.slots))
         self.n_steps += 1
-        self.seconds += perf_counter() - start if generating else 0.0
+        if generating:
+            seconds = perf_counter() - start
+            self.seconds += seconds
+            self.scheduler.prompts.observe(n_prompt, seconds)
 
-    def compute(self, works: list[Work]) -> None:
-        """One batch: decode, verify, commit, emit; then the planner hears what it cost."""
-        start = perf_counter()
-        n_tokens = sum(len(work.tokens) for work in works)
+    def compute(self, works: list[Work]) -> int:
+        """One batch: decode, verify, commit, emit; then the planner hears what it cost. Returns how much of prompts it
+        had."""
+        start, before = perf_counter(), self.memory.checkpoints.seconds
         n_prompt = sum(len(work.tokens) for work in works if work.slot.known or not work.slot.generating)
-        n_drafted = sum(len(work.slot.draft) for work in works)
+        drafted = [len(work.slot.draft) for work in works if work.slot.draft.tokens]
         self._pad(works, alone=not n_prompt)
         rows = self.decode(works)
         n_emitted = sum(self.commit(work, rows) for work in works)
         if self._spoilt:
             self.admission.start_afresh()
             self._spoilt = False
-        seconds = perf_counter() - start
-        if n_prompt < n_tokens and works:
-            self.scheduler.prompts.observe(n_prompt, seconds)
-        size = self._batch.n_tokens
+        size, policy, taking_back = self._batch.n_tokens, self.drafting.policy, self.memory.checkpoints.seconds - before
         if works and n_prompt:
-            self.drafting.policy.passed(size)
+            policy.passed(size)
         elif works:
-            self.drafting.policy.observe_step(size, n_emitted, n_drafted, seconds)
+            if taking_back and drafted:
+                policy.took_back(len(drafted), taking_back, sum(work.slot.n_again for work in works))
+            policy.observe_step(size, n_emitted, sum(drafted), perf_counter() - start - taking_back)
+        return n_prompt
 
     # -- draft and plan
 
@@ -135,7 +137,7 @@ class Core:
         generating = [slot for slot in self.slots if slot.generating]
         if self.drafting.rests and not any(slot.known for slot in generating):
             return
-        room = self.scheduler.draft_room(len(generating))
+        room = self.scheduler.draft_room(len(generating), sum(slot.n_again for slot in generating))
         slots = [slot for slot in generating if not self._repeat(slot, room)]
         if slots:
             self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
@@ -153,7 +155,9 @@ class Core:
         return bool(slot.known)
 
     def _n_drafts(self, slot: Slot, room: int) -> int:
-        """The longest draft for the slot, where the batch has this much room for it."""
+        """The longest draft for the slot, where the batch has this much room; none before all is computed again."""
+        if slot.n_again:
+            return 0
         room = min(room, self._n_left(slot) - 1, self.n_room - len(slot.tokens) - 1)
         return min(room, self.layout.n_drafts(slot.n_computed)) if self.layout else room
 
@@ -170,7 +174,7 @@ class Core:
         works[:] = self._that_fit(works)
         if not works:
             return NO_ROWS
-        batch = self._batch
+        batch, checkpoints = self._batch, self.memory.checkpoints
         batch.clear()
         self.target.use_adapters(works[0].slot.adapter)
         self.drafting.prepare(works)
@@ -178,6 +182,8 @@ class Core:
             padded, work.start, work.first = work.padded(), work.slot.n_computed, batch.n_tokens
             work.row = batch.add(work.slot.seq, padded.tokens, work.slot.n_computed, padded.n_outputs)
         try:
+            for work in works:
+                checkpoints.take(work.slot.seq, work.slot.n_computed, len(work.slot.draft))
             return self.target.decode(batch)
         except DecodeError as error:
             for work in works:
@@ -195,7 +201,10 @@ class Core:
             slot, n_used = works[-1].slot, sum(len(work.tokens) for work in works)
             n = self.drafting.policy.size(n_used) - n_used
             free = self.target.n_ctx - sum(slot.n_computed for slot in self.slots) - n_used
-            if 0 < n <= min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft)):
+            free = min(free, self.target.n_ctx_seq - len(slot.tokens) - len(slot.draft))
+            if self.target.n_rollback is not None:
+                free = min(free, self.target.n_rollback - len(slot.draft)) if len(works) == 1 else 0
+            if 0 < n <= free:
                 works[-1].n_padding = n
 
     def _that_fit(self, works: list[Work]) -> list[Work]:
@@ -224,7 +233,7 @@ class Core:
             self.drafting.observe(work)
             return 0
         if slot.active is None or slot.active.cancelled:
-            self.memory.keep(slot, n_before)
+            self.memory.keep(slot, n_read - len(slot.draft))
             self.endings.finish(slot, "cancelled")
             return 0
         if slot.request.max_tokens == 0:
@@ -292,12 +301,14 @@ class Core:
         n_keep = (slot.n_prompt if n_keep < 0 else n_keep) + self.vocab.add_bos
         n_keep = min(n_keep, KEPT * self.n_room // 4)
         self.drafting.close_text(slot)
-        self.memory.shift(slot, n_keep, n_keep + (slot.n_computed - n_keep) // 2)
+        self.memory.shift(slot, n_keep, n_keep + (len(slot.tokens) - 1 - n_keep) // 2)
         self.drafting.open_text(slot)
 
     def _keep_prompt(self, slot: Slot, n: int, *, prompt: bool = True) -> None:
-        """Cut back to n tokens, and note how many of them a later request may build on."""
+        """Cut back to n tokens, and note how many of them a later request may build on. What is not left of them is
+        computed again; where nothing is, as a prompt."""
         self.memory.keep(slot, n)
+        slot.n_again = n - slot.n_computed if slot.n_computed else 0
         if not self.exact:
             slot.n_reusable = slot.n_computed
         elif prompt:

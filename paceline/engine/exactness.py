@@ -18,6 +18,7 @@ import numpy as np
 
 from paceline.llama.context import Batch
 from paceline.llama.lib import Floats
+from paceline.llama.saved import Bytes
 
 BORDER = 256  # libllama looks at its cells by so many, and attention is divided otherwise when it looks at more
 N_WALK = 24  # tokens computed in each way, where some batches end before the border and some behind it
@@ -40,10 +41,13 @@ class Triable(Protocol):
     n_ctx_seq: int
     n_seqs: int
     n_vocab: int
+    n_rollback: int | None
 
     def new_batch(self) -> Batch: ...
     def decode(self, batch: Batch) -> Floats: ...
     def remove(self, seq: int, start: int, end: int = -1) -> bool: ...
+    def get_state(self, seq: int) -> Bytes: ...
+    def set_state(self, seq: int, state: Bytes) -> None: ...
     def clear(self) -> None: ...
 
 
@@ -81,8 +85,10 @@ class Layout:
         return n_ctx - max(0, self.least - 2)
 
     def within(self, context: Triable) -> Layout | None:
-        """As far as the context takes such batches in one piece; None where it takes none."""
+        """As far as the context takes such batches in one piece, and takes back all but their first token; None where
+        it takes none."""
         most = min(self.most, context.n_batch, context.n_ubatch)
+        most = most if context.n_rollback is None else min(most, 1 + context.n_rollback)
         fits = self.least <= most and self.room(context.n_ctx_seq) > self.least
         return replace(self, most=most) if fits else None
 
@@ -145,6 +151,7 @@ class Trial:
         self._far = BORDER * step_seconds(context, n_read) / n_read > READING
         self._n = max(1, min(N_SHORT if self._far else N_WALK, context.n_ctx_seq // 4))
         self._start = 0
+        self._read_so_far: dict[int, Bytes] = {}  # by sequence, where it cannot be cut back to that
         self._tokens = random.Random(1).choices(range(context.n_vocab), k=BORDER + self._n)
 
     def _place(self, layout: Layout) -> int:
@@ -180,10 +187,15 @@ class Trial:
         size = min(self.context.n_ubatch, self.context.n_batch)
         for at in range(0, self._start, size):
             self._decode(seq, self._tokens[at : min(at + size, self._start)], at, 0)
+        if self.context.n_rollback is not None:
+            self._read_so_far[seq] = self.context.get_state(seq)
 
     def _rows(self, layout: Layout, seq: int, way: Way) -> Iterator[Floats]:
         """The logits after each token, computed this way."""
-        self.context.remove(seq, self._start)
+        if seq in self._read_so_far:
+            self.context.set_state(seq, self._read_so_far[seq])
+        else:
+            self.context.remove(seq, self._start)
         at, end = self._start, self._start + self._n
         groups = cycle(way)
         while at < end:

@@ -7,6 +7,7 @@ import logging
 from itertools import count
 from typing import Protocol
 
+from paceline.engine.checkpoints import Checkpoints, Markable
 from paceline.engine.prompt_cache import LEAST, Kept, PromptCache, common_prefix
 from paceline.engine.slot import Slot
 from paceline.errors import PacelineError, RequestError
@@ -17,7 +18,7 @@ log = logging.getLogger("paceline")
 RESERVE = 16  # a sixteenth of the memory is left for running answers when another request comes
 
 
-class Cells(Protocol):
+class Cells(Markable, Protocol):
     """What of a context the memory needs."""
 
     n_ctx: int
@@ -61,6 +62,7 @@ class Memory:
         if self._aside:
             log.debug("idle slots move to the prompt cache when a request comes: __TEST_TAG_CACHE_IDLE_SLOTS_ENABLED__")
         self._clock = count(1)
+        self.checkpoints = Checkpoints(cells)
 
     def choose(self, prompt: list[int], wanted: int | None = None, adapter: str | None = None) -> Slot | None:
         """The idle slot that remembers most of this prompt, else the one unused for longest."""
@@ -93,13 +95,17 @@ class Memory:
         return n - n % self.border
 
     def keep(self, slot: Slot, n: int) -> None:
-        """Cut the slot's memory back to its first n tokens; a memory that cannot be cut there is emptied."""
+        """Cut the slot's memory back to its first n tokens. One that cannot be cut there goes back to its checkpoint,
+        and the tokens since are computed again; without one it is emptied."""
         slot.last_used = next(self._clock)
+        slot.n_again = 0
+        self.checkpoints.cut(slot.seq, n)
         if n == slot.n_computed:
             return
         if not self.cells.remove(slot.seq, n):
-            self.cells.remove(slot.seq, 0)
-            n = 0
+            n = self.checkpoints.restore(slot.seq, n)
+            if not n:
+                self.cells.remove(slot.seq, 0)
         slot.n_computed = n
         slot.n_reusable = min(slot.n_reusable, n)
 
@@ -108,7 +114,9 @@ class Memory:
         bits of the text as it is now, it is to be read again."""
         del slot.tokens[start:end]
         slot.n_dropped += end - start
-        if self.border == 1 and self.cells.can_shift and self.cells.remove(slot.seq, start, end):
+        self.checkpoints.cut(slot.seq, start)
+        moves = self.border == 1 and self.cells.can_shift and end <= slot.n_computed
+        if moves and self.cells.remove(slot.seq, start, end):
             self.cells.shift(slot.seq, end, start - end)
             slot.n_computed -= end - start
             slot.n_reusable = slot.n_computed
@@ -124,7 +132,8 @@ class Memory:
     def clear(self) -> None:
         """Nothing is remembered any more."""
         for slot in self.slots:
-            slot.tokens, slot.n_computed, slot.n_reusable = [], 0, 0
+            slot.tokens, slot.n_computed, slot.n_reusable, slot.n_again = [], 0, 0, 0
+            self.checkpoints.cut(slot.seq, 0)
         self.cells.clear()
 
     def has_room(self, n: int) -> bool:
@@ -190,9 +199,11 @@ class Memory:
     # -- slots between requests
 
     def idle_place(self) -> tuple[int, int]:
-        """The slot that remembers least, and how much that is."""
+        """The slot that remembers least, and how much that is. What cannot be cut counts as full: nothing measured
+        after it could be taken back."""
         slot = min(self.slots, key=lambda slot: slot.n_computed)
-        return slot.seq, slot.n_computed
+        cuts = self.cells.n_rollback is None or not slot.n_computed
+        return slot.seq, slot.n_computed if cuts else self.cells.n_ctx
 
     def idle_tokens(self, seq: int) -> list[int]:
         """What an idle slot remembers."""

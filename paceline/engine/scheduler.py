@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from paceline.engine.active import ActiveRequest
 from paceline.engine.exactness import Layout
@@ -45,6 +46,16 @@ def by_adapter(works: list[Work]) -> list[list[Work]]:
     for work in works:
         groups.setdefault(work.slot.adapter, []).append(work)
     return list(groups.values())
+
+
+def by_length(works: list[Work], n_ubatch: int) -> list[list[Work]]:
+    """What libllama computes in one piece where a state follows from the one before: as many tokens of each sequence.
+    It would cut another batch itself, and move states in between, but leave their snapshots behind."""
+    groups: dict[int, list[Work]] = {}
+    for work in works:
+        groups.setdefault(len(work.tokens), []).append(work)
+    most = {n: max(1, n_ubatch // n) for n in groups}
+    return [group[i : i + most[n]] for n, group in groups.items() for i in range(0, len(group), most[n])]
 
 
 class Queue:
@@ -120,32 +131,42 @@ class Scheduler:
     """Lays a step's tokens out in batches: decoding first, prompt chunks in what is left.
 
     In exact mode every slot has a batch of its own and prompts are cut at multiples of the micro-batch, so that the
-    numbers depend on the text alone. `layout` is None in any other.
+    numbers depend on the text alone. `layout` is None in any other. With `snapshots` of recurrent states, batches are
+    such that libllama computes each in one piece.
     """
 
-    def __init__(self, n_batch: int, n_ubatch: int, layout: Layout | None = None) -> None:
+    def __init__(self, n_batch: int, n_ubatch: int, layout: Layout | None = None, *, snapshots: bool = False) -> None:
         self.n_batch = n_batch
         self.n_ubatch = n_ubatch
         self.layout = layout
         self.exact = layout is not None
+        self.snapshots = snapshots
         self.prompts = PromptShare(n_ubatch)
 
-    def draft_room(self, n_generating: int) -> int:
-        """The longest draft a slot may have so that all generating slots fit one batch."""
+    def draft_room(self, n_generating: int, n_again: int = 0) -> int:
+        """The longest draft a slot may have so that all generating slots fit one batch, with what is computed again."""
         if self.layout:
             return self.layout.most - 1
-        return max(0, self.n_batch // max(1, n_generating) - 1)
+        return max(0, (self.n_batch - n_again) // max(1, n_generating) - 1)
 
     def lay_out(self, slots: list[Slot]) -> list[list[Work]]:
         """Batches to decode one after the other."""
-        generating = [self._decoding(slot) for slot in slots if slot.generating]
+        generating = self._fitting([self._decoding(slot) for slot in slots if slot.generating])
         prefilling = sorted((s for s in slots if s.busy and not s.generating), key=lambda s: s.clock.admitted)
         works = generating + self._prefills(prefilling, generating)
-        return [[work] for work in works] if self.exact else by_adapter(works)
+        if self.exact:
+            return [[work] for work in works]
+        batches = by_adapter(works)
+        return [batch for each in batches for batch in by_length(each, self.n_ubatch)] if self.snapshots else batches
 
     @staticmethod
     def _decoding(slot: Slot) -> Work:
-        return Work(slot, [slot.tokens[-1], *slot.draft.tokens], 1 + len(slot.draft))
+        return Work(slot, [*slot.tokens[slot.n_computed :], *slot.draft.tokens], 1 + len(slot.draft))
+
+    def _fitting(self, works: list[Work]) -> list[Work]:
+        """What is computed again may be too much for one batch; then some answers go on in the next one."""
+        n_tokens = accumulate(len(work.tokens) for work in works)
+        return works if self.exact else [work for work, n in zip(works, n_tokens, strict=True) if n <= self.n_batch]
 
     def _prefills(self, slots: list[Slot], generating: list[Work]) -> list[Work]:
         """Prompt chunks, oldest request first, until the step is long enough."""

@@ -41,13 +41,15 @@ class Slot:
 
     `n_reusable` of them may serve a later request: all, or in exact mode those up to a prefill border. `candidates` are
     all drafts made for the next step, whether they are checked or not. `known` are tokens that an earlier engine has
-    written and this one has still to compute. `n_dropped` tokens of the text are there no more, to make room.
+    written and this one has still to compute. `n_dropped` tokens of the text are there no more, to make room. `n_again`
+    were computed, and taken back with a draft that was rejected.
     """
 
     seq: int
     tokens: list[int] = field(default_factory=list)
     known: list[int] = field(default_factory=list)
     n_computed: int = 0
+    n_again: int = 0
     n_reusable: int = 0
     n_prompt: int = 0
     n_dropped: int = 0
@@ -79,8 +81,10 @@ class Slot:
 
     @property
     def generating(self) -> bool:
-        """All but the last token is computed: the next one can be drafted and sampled."""
-        return self.active is not None and self.n_computed == len(self.tokens) - 1 and self.n_generated > 0
+        """All but the last token is computed, or was: the next one can be drafted and sampled."""
+        return (
+            self.active is not None and self.n_computed + self.n_again == len(self.tokens) - 1 and self.n_generated > 0
+        )
 
     @property
     def n_generated(self) -> int:

@@ -32,6 +32,7 @@ POOLING_TYPES = {None: -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 NO_POOLING, RANK_POOLING = 0, 4
 ROPE_SCALING = {kind: ("rope_scaling_type", number) for number, kind in enumerate(ROPE_SCALINGS)}
 NO_ROOM = 1
+PARTIAL = 1  # of a sequence's state: without the cells of attention, which can be cut anywhere
 
 
 def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
@@ -71,6 +72,8 @@ class Batch:
         self._n_seq_ids = np.ones(capacity, np.int32)
         self._seq_ids = np.arange(n_seqs, dtype=np.int32)
         self._seq_address = [self._seq_ids.ctypes.data + 4 * seq for seq in range(n_seqs)]
+        self.starts: dict[int, int] = {}  # where the tokens of each sequence begin
+        self._sizes: set[int] = set()
         self._counting = np.arange(n_positions + capacity, dtype=np.int32)
         self.raw = c.llama_batch(
             0,
@@ -84,6 +87,8 @@ class Batch:
 
     def clear(self) -> None:
         self.n_tokens = self.n_outputs = 0
+        self.starts.clear()
+        self._sizes.clear()
 
     def add(self, seq: int, tokens: Sequence[int], position: int, n_outputs: int) -> int:
         """Append tokens of one sequence, logits wanted for the last `n_outputs`. Returns the first such row."""
@@ -92,6 +97,8 @@ class Batch:
         self._tokens[first:last] = tokens
         self._positions[first:last] = self._counting[position : position + last - first]
         self._seq_pointers[first:last] = self._seq_address[seq]
+        self.starts[seq] = position
+        self._sizes.add(last - first)
         self._outputs[first:last] = 0
         self._outputs[last - n_outputs : last] = 1
         row = self.n_outputs
@@ -99,11 +106,19 @@ class Batch:
         self.n_outputs = row + n_outputs
         return row
 
+    def is_even(self, n_most: int) -> bool:
+        """Whether there is one sequence, or as much of each and so many tokens at most."""
+        return len(self.starts) == 1 or (len(self._sizes) == 1 and self.n_tokens <= n_most)
+
 
 class Context:
     """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits. One
     with a `target` is a head's, which borrows what it lacks of the target's; with `mtp` it computes a model's heads and
-    not the model."""
+    not the model.
+
+    `n_rollback` is how many tokens of the latest batch can be removed again, once, all but its first at most, if every
+    sequence had as many in it; None: any, at any time.
+    """
 
     def __init__(
         self,
@@ -125,6 +140,8 @@ class Context:
         self.params = params
         self.n_seqs = params.n_seqs
         self.kv_unified = params.kv_unified is not False
+        self.n_rollback = None if model.can_roll_back else int(c.llama_n_rs_seq(self.handle))
+        self._starts: dict[int, int] = {}
         bits = (BITS[params.cache_type_k] + BITS[params.cache_type_v]) / 2
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
@@ -146,6 +163,7 @@ class Context:
         raw.n_batch = params.n_batch
         raw.n_ubatch = min(params.n_ubatch, params.n_batch)
         raw.n_seq_max = params.n_seqs
+        raw.n_rs_seq = max(0, min(params.n_snapshots, raw.n_ubatch - 2))  # with more libllama aborts at the first batch
         raw.n_threads = params.threads
         raw.n_threads_batch = params.threads_batch
         raw.flash_attn_type = FLASH_ATTN[params.flash_attn]
@@ -185,7 +203,8 @@ class Context:
         p = self.params
         shape = {"kv_unified": self.kv_unified, "flash_attn": p.flash_attn, "several_slots": p.n_seqs > 1}
         shape |= {"heads": True} if self._mtp else {}
-        return {**about(self.model.params, p), **shape}
+        snapshots = {"n_rollback": self.n_rollback} if self.n_rollback else {}
+        return {**about(self.model.params, p), **shape, **snapshots}
 
     @property
     def fingerprint(self) -> str:
@@ -206,6 +225,7 @@ class Context:
         address = get_logits(self.handle) if code == 0 and batch.n_outputs else None
         self.seconds += perf_counter() - start
         self.n_decodes += 1
+        self._starts = batch.starts.copy() if self.n_rollback and batch.is_even(self.n_ubatch) else {}
         if code != 0:
             reason = "no free cells in its memory" if code == NO_ROOM else log.reason()
             raise DecodeError(f"libllama could not decode {batch.n_tokens} tokens (code {code}): {reason}")
@@ -231,10 +251,20 @@ class Context:
 
     def remove(self, seq: int, start: int, end: int = -1) -> bool:
         """Forget positions start..end (-1: to the last). False where the memory cannot cut there."""
+        if self.n_rollback and start > 0 and end < 0 and not self._has_snapshot(seq, start):
+            return False
         return bool(c.llama_memory_seq_rm(self._memory, seq, start, end))
+
+    def _has_snapshot(self, seq: int, n: int) -> bool:
+        """Whether a recurrent memory still knows how it was after n tokens: all it holds, or a part of the latest batch
+        if that was computed in one piece. libllama itself counts tokens only, and would go back to what another batch
+        or another sequence has left there."""
+        first = self._starts.get(seq)
+        return n > int(c.llama_memory_seq_pos_max(self._memory, seq)) or (first is not None and first < n)
 
     def shift(self, seq: int, start: int, delta: int) -> None:
         """Renumber everything from `start` on by `delta`."""
+        self._starts.pop(seq, None)
         c.llama_memory_seq_add(self._memory, seq, start, -1, delta)
 
     @cached_property
@@ -275,10 +305,25 @@ class Context:
     def set_state(self, seq: int, state: Bytes) -> None:
         """In place of what the sequence holds. libllama believes every byte: they must be its own."""
         self.remove(seq, 0)
+        self._starts.pop(seq, None)
         log.clear()
         if int(c.llama_state_seq_set_data(self.handle, address(state), state.size, seq)) != state.size:
             self.remove(seq, 0)
             raise RequestError(f"libllama could not take {state.size} bytes of saved memory: {log.reason()}")
+
+    def mark(self, seq: int, state: Bytes | None = None) -> Bytes:
+        """What of a sequence's memory cannot be cut, as it is now; written into an earlier `state` if that fits."""
+        n = int(c.llama_state_seq_get_size_ext(self.handle, seq, PARTIAL))
+        state = np.empty(n, np.uint8) if state is None or state.size != n else state
+        if not n or int(c.llama_state_seq_get_data_ext(self.handle, address(state), n, seq, PARTIAL)) != n:
+            raise DecodeError(f"libllama could not give the state of sequence {seq}")
+        return state
+
+    def go_back(self, seq: int, state: Bytes, n: int) -> bool:
+        """To a mark made after n tokens. Cells of later tokens are removed; those before must be as they were."""
+        self._starts.pop(seq, None)
+        taken = int(c.llama_state_seq_set_data_ext(self.handle, address(state), state.size, seq, PARTIAL))
+        return taken == state.size and self.remove(seq, n)
 
     @property
     def can_shift(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import LibraryError
+from paceline.llama.context import Context
 from paceline.llama.lib import Floats, c, raw
 from paceline.llama.model import Model
 
@@ -68,6 +69,16 @@ def n_heads(model: Model) -> int:
 def build_graph(handle: int | None) -> None:
     """What a context would compute for one token; libllama asserts where that cannot be."""
     calls().reserve(handle, 1, 1, 1)
+
+
+def has_last_state(context: Context) -> bool:
+    """Whether the model gives it at all: where not, libllama leaves zeros. Computes a token."""
+    rows = Hidden(context.handle, context.model, [(NEXTN,)])
+    rows.switch(on=True)
+    batch = context.new_batch()
+    batch.add(0, [1], 0, 1)
+    context.decode(batch)
+    return bool(rows.rows((NEXTN,), 0, 1).any())
 
 
 class Hidden:

@@ -77,6 +77,10 @@ class Policy(Protocol):
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
         """A batch of generating slots was computed in this time."""
 
+    def took_back(self, n_drafts: int, seconds: float, n_again: int) -> None:
+        """In the step that is over now, being able to take back these drafts took so long, beside computing it; and so
+        many tokens are to be computed again."""
+
     def passed(self, n_tokens: int) -> None:
         """Another batch was computed, with prompts in it."""
 

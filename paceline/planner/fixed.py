@@ -53,6 +53,9 @@ class FixedPolicy(Policy):
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
         """Nothing to measure."""
 
+    def took_back(self, n_drafts: int, seconds: float, n_again: int) -> None:
+        """Nothing to measure."""
+
     def passed(self, n_tokens: int) -> None:
         """Nothing to measure."""
 

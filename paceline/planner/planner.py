@@ -20,6 +20,7 @@ from paceline.planner.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.02
+RISK_RATE = 0.1
 MARGIN = 0.08  # a token must earn this much more than it costs, twice as much with several slots: the best of many
 CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
@@ -36,11 +37,16 @@ class Planner:
 
     `begin_step` says what the next step is like; everything else is about that step. With a `least` size each slot is
     computed on its own, in a batch of never fewer tokens (exact mode).
+
+    Where `n_rollback` is not None, taking back more tokens than that costs a checkpoint, and computing again. Where it
+    is more than 0, slots with a draft are computed apart from those without.
     """
 
-    def __init__(self, target: CostCurve, *, least: int = 0) -> None:
+    def __init__(self, target: CostCurve, *, least: int = 0, n_rollback: int | None = None) -> None:
         self.target = target
         self.least = least
+        self.n_rollback = n_rollback
+        self.risk = 0.0  # seconds that a draft which needs a checkpoint takes beyond its tokens
         self.gain = 1.0
         self.seconds_plain = 0.0
         self.seconds_actual = 0.0
@@ -59,7 +65,8 @@ class Planner:
         self.plain_seconds = n_slots * self.seconds(self.least) if self.least else self.seconds(n_slots)
         self.least_rate = (1 + MARGIN * min(n_slots, CROWD)) * n_slots / max(1e-9, self.plain_seconds)
         self.rate = max(1.0, self.gain) * self.least_rate
-        self._price = self.target.change.whole(n_slots) if self.target.price and not self.least else 0.0
+        self._alone = bool(self.least or (self.n_rollback and n_slots > 1))
+        self._price = self.target.change.whole(n_slots) if self.target.price and not self._alone else 0.0
         self._nothing = self._step(n_slots)
         self._extra = [0.0]
         self._share = [0.0]
@@ -128,17 +135,22 @@ class Planner:
         extra = self._extra
         while len(extra) <= n:
             m = len(extra)
-            extra.append(
-                self.seconds(max(self.least, 1 + m)) - self.seconds(self.least)
-                if self.least
-                else self._step(self.n_slots + m) - self._nothing
-            )
+            risk = self.risk if self.n_rollback is not None and m > self.n_rollback else 0.0
+            extra.append(self._added(m) + risk)
         return extra
+
+    def _added(self, m: int) -> float:
+        """By one more batch where the slot's is apart, by a larger one where not."""
+        if self.least:
+            return self.seconds(max(self.least, 1 + m)) - self.seconds(self.least)
+        if self._alone:
+            return self.seconds(1 + m) + self.seconds(self.n_slots - 1) - self._nothing
+        return self._step(self.n_slots + m) - self._nothing
 
     def shares(self, n: int) -> list[float]:
         """What 0, 1, ... n draft tokens of one slot add, or its share if all slots have as many: the lower, since the
         choice for the whole batch comes last. Batches grow dearer by jumps, which one slot alone need not pay."""
-        if self.least or self.n_slots == 1:
+        if self._alone or self.n_slots == 1:
             return self.extras(n)
         share, own = self._share, self.extras(n)
         while len(share) <= n:
@@ -151,7 +163,7 @@ class Planner:
 
     def trim(self, p_accept: Sequence[Sequence[float]]) -> list[int]:
         """How many tokens of each slot's proposal to check, for the batch as a whole."""
-        if self.least:
+        if self._alone:
             return [self._peak(row, self.extras(len(row)))[0] for row in map(cumulated, p_accept)]
         reached = sorted(((c, slot) for slot, row in enumerate(p_accept) for c in cumulated(row)), reverse=True)
         best_n, _ = self._peak([c for c, _ in reached], self.extras(len(reached)))
@@ -259,6 +271,11 @@ class Planner:
         rate = GAIN_RATE if self.actual else 1.0
         self.predicted += rate * (predicted - self.predicted)
         self.actual += rate * (seconds - self.actual)
+
+    def took_back(self, seconds: float, n_again: int) -> None:
+        """A draft's checkpoint took this long, and so many tokens are computed again in the next step."""
+        seconds += self.seconds(self.n_slots + n_again) - self.seconds(self.n_slots)
+        self.risk += (RISK_RATE if self.risk else 1.0) * (seconds - self.risk)
 
     def observe_rest(self, n_tokens: int, n_emitted: int, seconds: float) -> None:
         """A plain step while all drafters rest: looked at now and then only, since looking takes time too."""

@@ -202,6 +202,10 @@ class AutoPolicy(Policy):
         self._exploration = min(earned, SAVED * self.planner.plain_seconds)
         self._drafting = 0.0
 
+    def took_back(self, n_drafts: int, seconds: float, n_again: int) -> None:
+        self.planner.took_back(seconds / n_drafts, n_again // n_drafts)
+        self._drafting += seconds
+
     def passed(self, n_tokens: int) -> None:
         self.planner.target.passed(n_tokens)
 

@@ -10,16 +10,31 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from paceline.errors import ModelError
 from paceline.llama.model import check_file
 
 VERSIONS = (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
+INT64 = 27  # kind of tensor
 N_KEYS, N_TENSORS, N_NAME, N_LAYERS, N_SIZE = 2**16, 2**17, 2**16, 1024, 2**24
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 30: (1, 2)}
-BLOCKS |= {10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 20: (32, 18), 23: (256, 136)}
+BLOCKS |= {
+    INT64: (1, 8),
+    10: (256, 84),
+    11: (256, 110),
+    12: (256, 144),
+    13: (256, 176),
+    14: (256, 210),
+    20: (32, 18),
+    23: (256, 136),
+}
 COUNTS = ("block_count", "embedding_length", "attention.head_count", "feed_forward_length", "context_length")
+UNUSED = ("attention.head_count", "feed_forward_length")  # by architectures without attention, whose files say 0
+RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 
 
 class Damaged(Exception):
@@ -33,6 +48,15 @@ class ArrayOf:
     values: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """`offset` counts from the beginning of all tensors' numbers."""
+
+    shape: list[int]
+    kind: int
+    offset: int
+
+
 @dataclass(slots=True)
 class Header:
     """A place in the file that moves on as things are read."""
@@ -40,7 +64,7 @@ class Header:
     data: mmap.mmap
     at: int = 4
     keys: dict[str, Any] = field(default_factory=dict)
-    tensors: dict[str, list[int]] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def number(self, code: str) -> Any:
         size = struct.calcsize(f"<{code}")
@@ -97,10 +121,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says of itself: its entries, and the shape of every tensor."""
+    """What a file says of itself: its entries, its tensors, and where their numbers begin."""
 
     keys: dict[str, Any]
-    tensors: dict[str, list[int]]
+    tensors: dict[str, Tensor]
+    start: int
 
     @property
     def architecture(self) -> str:
@@ -111,6 +136,13 @@ class Contents:
         found = self.keys.get(f"{self.architecture}.{key}", default)
         return found.values if isinstance(found, ArrayOf) else found
 
+    def integers(self, path: str, name: str) -> npt.NDArray[np.int64]:
+        """Those of one tensor; none where it is not there, or of another kind."""
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.kind != INT64:
+            return np.zeros(0, np.int64)
+        return np.fromfile(path, np.int64, prod(tensor.shape), offset=self.start + tensor.offset)
+
 
 def check_gguf(path: str) -> Contents:
     """Raises ModelError where the file cannot be what its header says."""
@@ -118,15 +150,15 @@ def check_gguf(path: str) -> Contents:
     try:
         with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             header = Header(data)
-            check(header)
-            return Contents(header.keys, header.tensors)
+            return Contents(header.keys, header.tensors, check(header))
     except Damaged as error:
         raise ModelError(f"the model file is damaged: {path} ({error})") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"model file cannot be read: {path} ({error})") from error
 
 
-def check(header: Header) -> None:
+def check(header: Header) -> int:
+    """Returns where the tensors' numbers begin."""
     version, n_tensors, n_keys = header.number("I"), header.number("Q"), header.number("Q")
     if version not in VERSIONS:
         raise Damaged(f"it is of version {version}; versions 2 and 3 can be read")
@@ -143,6 +175,7 @@ def check(header: Header) -> None:
     start = -(-header.at // alignment) * alignment
     if start + max(ends, default=0) > len(header.data):
         raise Damaged(f"it has {len(header.data)} bytes, its tensors end at {start + max(ends)}: was it copied whole?")
+    return start
 
 
 def tensor_end(header: Header) -> int:
@@ -155,7 +188,7 @@ def tensor_end(header: Header) -> int:
     block, size = BLOCKS.get(kind, (1, 0))
     if not all(0 < n < 2**40 for n in shape) or prod(shape) % block:
         raise Damaged(f"tensor {name[:64]!r} has the shape {shape}")
-    header.tensors[name] = shape
+    header.tensors[name] = Tensor(shape, kind, offset)
     return int(offset + prod(shape) // block * size)
 
 
@@ -171,7 +204,8 @@ def check_keys(keys: dict[str, Any]) -> None:
         found = keys.get(f"{name}.{count}", 1)
         most = N_LAYERS if count == "block_count" else N_SIZE
         numbers = found.values if isinstance(found, ArrayOf) else (found,)
-        if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or numbers == (0,):
+        empty = numbers == (0,) and not (name in RECURRENT and count in UNUSED)
+        if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or empty:
             raise Damaged(f"{count} is {numbers[:8]}")
     tokens = keys.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, ArrayOf):

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from paceline.config import ContextParams, ModelParams
 from paceline.llama.context import Context
-from paceline.llama.hidden import NEXTN, Hidden, build_graph, target_layers
+from paceline.llama.hidden import NEXTN, Hidden, build_graph, has_last_state, target_layers
 from paceline.llama.model import Model
 from paceline.process.gguf_check import check_gguf
 from paceline.process.heads import kind_of, open_heads
@@ -24,9 +24,10 @@ def main(target_path: str, head_path: str) -> None:
         context = stack.enter_context(Context(target, SHAPE))
         name = kind_of(check_gguf(head_path)) or "draft-mtp"
         source = (NEXTN,) if name == "draft-mtp" else target_layers(head, target)
-        rows = Hidden(context.handle, target, [source])
-        rows.switch(on=True)
+        Hidden(context.handle, target, [source])
         build_graph(context.handle)
+        if NEXTN in source and not has_last_state(context):
+            sys.exit(1)
         print("target", flush=True)
         for opened in open_heads(name, head, context, SHAPE, 32, stack.enter_context):
             build_graph(opened.handle)

@@ -6,6 +6,7 @@ and the rest is tried in a process of its own.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,6 +97,9 @@ def check_fit(name: str, path: str, target: Model) -> None:
             raise ConfigError(f"{who} lacks embeddings or output and has {width} numbers a row, not {target.n_embd}")
     if name == "draft-eagle3" and contents.own("block_count", 1) != 1:
         raise ConfigError(f"{who} has {contents.own('block_count')} layers; an EAGLE-3 head has one")
+    tokens = contents.integers(path, "d2t")
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < target.vocab.n_tokens:
+        raise ConfigError(f"{who} drafts tokens that the target does not know: another model's head")
 
 
 def check_layers(name: str, who: str, contents: Contents, target: Model) -> None:
@@ -124,8 +128,9 @@ def try_out(target: Model, head: ModelParams) -> None:
     """libllama builds what it would compute, in a process of its own: what ends that one would have ended ours."""
     who = Path(head.path).name
     command = [sys.executable, "-m", "paceline.process.head_trial", target.path, head.path]
+    env = {**os.environ, "GGML_NO_BACKTRACE": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TRYING_S, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TRYING_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{who} could not be tried: {error}") from None
     if done.returncode == 0:

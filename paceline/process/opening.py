@@ -143,8 +143,8 @@ def settle(opening: Opening, model: ModelParams, context: ContextParams) -> Find
     path = models.cache_folder() / "costs" / f"{name}.exact.json"
     known = Finding.load(path)
     opening.load(repacked=known is None or known.repacked)
-    if not opening.model.can_roll_back:
-        return Finding(ALONE, True, 1.0, True, opening.context.n_ctx_seq)
+    if opening.context.n_rollback == 0:
+        return alone(opening)
     found = confirmed(opening, known) if known else None
     if found is None:
         found = search(opening)
@@ -180,9 +180,16 @@ def search(opening: Opening) -> Finding:
         found = opening.find(opening.better_than(before)) or before
         if found is before and before:
             opening.load(repacked=True)
+    if found is None and opening.context.n_rollback is not None:
+        return alone(opening)
     if found is None:
         raise ConfigError(refusal(opening))
     return found
+
+
+def alone(opening: Opening) -> Finding:
+    """One token at a time: a state follows from the one before it, and nothing is ever taken back."""
+    return Finding(ALONE, opening.repacked, 1.0, True, opening.context.n_ctx_seq)
 
 
 def refusal(opening: Opening) -> str:

@@ -43,7 +43,8 @@ READING = 0.01  # of an answer's time may go into the draft model's reading of i
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
-RECURRENT = "{} has a recurrent memory, which cannot take back a rejected draft"
+SNAPSHOTS = 8  # of a recurrent state, which can be 50 MiB for each slot; longer drafts are taken back by a checkpoint
+RECURRENT = "{} has a recurrent memory, which --exact computes one token at a time; run it without --exact"
 USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. \
 A smaller model of the target's own family does better."
 
@@ -81,11 +82,11 @@ class Parts:
             check_gguf(adapter)
         if idle := idle_flags(self.settings.model):
             log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
-        self.exactness = self._open_target(on_progress)
+        self.exactness = self._open_target(on_progress, drafts=bool(types or own))
+        if types and self.exactness and self.exactness.layout.most == 1:
+            types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
         for name in registry.that_compute(types):
             self.computing[name] = self._open_draft() if name == DraftModel.name else self._open_heads(name)
-        if types and not self.model.can_roll_back:
-            types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
         wanted = params.spec_policy == "auto" and not params.is_synthetic and bool(types or own)
         self.planner = self._planner() if wanted else None
         self.policy = self._policy()
@@ -96,11 +97,15 @@ class Parts:
         if self.speculation_off:
             log.warning("speculation is off: %s", self.speculation_off)
 
-    def _open_target(self, on_progress: OnProgress | None) -> Finding | None:
-        """Model and context; in exact mode also by which batches they are exact."""
+    def _open_target(self, on_progress: OnProgress | None, *, drafts: bool) -> Finding | None:
+        """Model and context; in exact mode also by which batches they are exact. Snapshots may change the bits: in
+        exact mode they are there whether anybody drafts or not."""
         settings = self.settings
-        shape = replace(settings.context, n_seqs=settings.engine.n_slots)
+        longest = settings.engine.speculative.n_max
+        shape = replace(settings.context, n_seqs=settings.engine.n_slots, n_snapshots=SNAPSHOTS)
         if not settings.engine.exact:
+            n = SNAPSHOTS if longest is None else min(longest, SNAPSHOTS)
+            shape = replace(shape, n_snapshots=n if drafts else 0)
             self.model = self._model(settings.model, on_progress)
             self.context = self._stack.enter_context(Context(self.model, shape))
             return None
@@ -172,7 +177,8 @@ class Parts:
     def _planner(self) -> Planner:
         """With this machine's cost curves, measured now or kept from an earlier run."""
         target = self._curve(self.context, MEASURING)
-        planner = Planner(target, least=self.exactness.layout.least if self.exactness else 0)
+        least = self.exactness.layout.least if self.exactness else 0
+        planner = Planner(target, least=least, n_rollback=self.context.n_rollback)
         for name, computing in self.computing.items():
             computing.costs = curve = self.curves[name] = self._curve(computing.main, MEASURING / 4)
             computing.n_worth = worth_reading(planner, curve)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, PromptShare
+from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, PromptShare, Work, by_length
+from paceline.engine.slot import Slot
 
 
 def settle(pace: PromptShare, per_step: float, per_token: float, n_steps: int = 200) -> int:
@@ -46,3 +47,10 @@ def test_where_any_prompt_token_makes_a_step_slow_many_join() -> None:
     for _ in range(40):
         pace.observe(pace.n_prompt, 7.0 + 0.002 * pace.n_prompt)
     assert pace.n_prompt == 512
+
+
+def test_batches_of_states_are_even_and_fit_a_micro_batch() -> None:
+    works = [Work(Slot(seq), [0] * n, 1) for seq, n in enumerate([1, 5, 1, 9, 5, 5, 1, 40])]
+    batches = by_length(works, n_ubatch=12)
+    assert sorted(work.slot.seq for batch in batches for work in batch) == list(range(8))
+    assert [[len(work.tokens) for work in batch] for batch in batches] == [[1, 1, 1], [5, 5], [5], [9], [40]]

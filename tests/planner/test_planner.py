@@ -121,6 +121,36 @@ def test_where_nothing_was_drafted_the_speed_up_is_one_however_slow_the_steps() 
     assert one.speedup == 1.0
 
 
+def test_what_taking_back_costs_is_charged_to_drafts_that_need_it() -> None:
+    one = Planner(CostCurve(CPU), n_rollback=3)
+    doubtful, long = [0.8] * 3, [0.8] * 12
+    one.begin_step(1)
+    before, unbounded = one.trim([doubtful])[0], one.trim([[0.98] * 12])[0]
+    assert before > 0
+    assert unbounded > 3
+    for _ in range(50):
+        one.took_back(5.0, n_again=2)
+    one.begin_step(1)
+    assert one.trim([doubtful]) == [before], "three tokens are taken back for nothing"
+    assert one.trim([long])[0] <= 3
+    assert one.trim([[0.98] * 12])[0] <= 3
+    for _ in range(50):
+        one.took_back(0.0, n_again=0)
+    one.begin_step(1)
+    assert one.trim([[0.98] * 12]) == [unbounded]
+
+
+def test_a_draft_that_is_computed_apart_pays_for_a_batch_of_its_own() -> None:
+    together, apart = Planner(CostCurve(GPU)), Planner(CostCurve(GPU), n_rollback=16)
+    for each in (together, apart):
+        each.begin_step(4)
+    assert together.trim([[0.6, 0.5], [], [], []])[0] > 0
+    assert apart.trim([[0.6, 0.5], [], [], []]) == [0, 0, 0, 0]
+    assert apart.trim([[0.98] * 12, [], [], []])[0] > 8
+    apart.begin_step(1)
+    assert apart.extras(4) == pytest.approx(planner(GPU).extras(4))
+
+
 def test_a_long_context_makes_draft_tokens_dearer() -> None:
     far = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3))
     short = far.trim([[0.5] * 3])

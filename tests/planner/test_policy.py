@@ -16,7 +16,7 @@ from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
-from tests.fakes import Client, FakeContext, Prophet, continuation, make_engine, run
+from tests.fakes import Client, FakeContext, Prophet, RecurrentContext, continuation, make_engine, run
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
 MODEL = "draft-simple"
@@ -220,15 +220,18 @@ def test_no_draft_goes_past_the_limit_or_stays_under_the_minimum() -> None:
 @given(
     st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=30), min_size=1, max_size=5),
     st.sampled_from([0.0, 0.6, 1.0]),
-    st.sampled_from(["cpu", "gpu", "exact"]),
+    st.sampled_from(["cpu", "gpu", "exact", "recurrent", "snapshots"]),
 )
 def test_the_text_is_the_same_under_the_auto_policy(texts: list[list[int]], p: float, machine: str) -> None:
     exact = machine == "exact"
+    n_rollback = {"recurrent": 0, "snapshots": 4}.get(machine)
     context = FakeContext(n_ctx=256, n_seqs=2, exact=exact)
+    if n_rollback is not None:
+        context = RecurrentContext(n_rollback, n_ctx=256, n_seqs=2)
     engine = make_engine(context, Prophet(p))
     change = (1e-4, 1e-4) if machine == "gpu" else (0.0, 0.0)
     curve = CostCurve({1: 1e-4, 8: 1.2e-4}, change=ChangeCosts({1: change}))
-    engine.drafting.policy = AutoPolicy(Planner(curve, least=2 if exact else 0))
+    engine.drafting.policy = AutoPolicy(Planner(curve, least=2 if exact else 0, n_rollback=n_rollback))
     clients = [Client(text, max_tokens=30) for text in texts]
     run(engine, *clients)
     for client, text in zip(clients, texts, strict=True):

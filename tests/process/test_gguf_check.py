@@ -14,6 +14,7 @@ from paceline import Engine
 from paceline.cli.main import main
 from paceline.errors import EngineDied, ModelError
 from paceline.process.gguf_check import check_gguf
+from tests.recurrent_files import write_mamba
 from tests.tiny import write_bert, write_encoder
 
 pytestmark = pytest.mark.model
@@ -34,7 +35,12 @@ def twice(good: bytes, tmp_path: Path) -> str:
 
 
 def test_whole_files_pass(models: Path, demo: str, tmp_path: Path) -> None:
-    for path in [*models.iterdir(), demo, write_bert(tmp_path / "bert.gguf"), write_encoder(tmp_path / "t5.gguf")]:
+    made = [
+        write_bert(tmp_path / "bert.gguf"),
+        write_encoder(tmp_path / "t5.gguf"),
+        write_mamba(tmp_path / "mamba.gguf"),
+    ]
+    for path in [*models.iterdir(), demo, *made]:
         check_gguf(str(path))
 
 
