@@ -14,13 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from paceline.config import ContextParams, ModelParams
+from paceline.drafters.base import OwnContexts
 from paceline.drafters.dflash import n_block
 from paceline.drafters.draft_model import check_vocab
 from paceline.drafters.names import HEADS
 from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.head import HeadContext, says
-from paceline.llama.hidden import Hidden, calls, metadata, n_heads
+from paceline.llama.hidden import NEXTN, Hidden, Source, calls, metadata, n_heads
 from paceline.llama.model import Model
 from paceline.process.gguf_check import Contents, check_gguf
 
@@ -170,6 +171,17 @@ def open_heads(
     if metadata(head, "general.architecture") == SHARED_MEMORY:
         return [enter(HeadContext(head, replace(target.params, n_batch=shape.n_batch), target, mtp=True))]
     return [enter(HeadContext(head, shape, target, mtp=True, block=block)) for block in range(n_heads(head))]
+
+
+def described(name: str, computing: OwnContexts, source: Source, target: Model) -> str:
+    """For the log: whose head it is and what it reads."""
+    head = computing.heads[0]
+    who = "the model's own file" if head.model is target else f"'{Path(head.model.path).name}'"
+    chain = f" ({len(computing.heads)} in a chain)" if len(computing.heads) > 1 else ""
+    layers = ", ".join(f"layer {layer}" for layer in source if layer != NEXTN)
+    what = " and ".join(filter(None, [layers, "the last state" if NEXTN in source else ""]))
+    where = ", shares the model's memory" if head.shares_memory else f" of the latest {computing.window} tokens"
+    return f"{name}: head of {who}{chain} reads {what}{where}"
 
 
 def change_nothing(rows: Hidden, context: Context) -> bool:
