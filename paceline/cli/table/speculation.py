@@ -101,14 +101,16 @@ DRAFT_MODEL = [
         sets="drafters.draft_model.window",
         kind=Kind.INT,
         env="LLAMA_ARG_CTX_SIZE_DRAFT",
-        help="how many tokens of the past the draft model or head sees, sliding along; more is rarely better; 0 = all it can",
+        help="how many tokens of the past the draft model or head sees, sliding along; more is rarely better; 0 = all "
+        "it can",
     ),
     Flag(
         names="--spec-draft-n-max",
         sets="drafters.draft_model.n_max",
         kind=Kind.INT,
         env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
-        help="the most tokens the draft model or head proposes at once; chained MTP heads and DFlash blocks end by themselves",
+        help="the most tokens the draft model or head proposes at once; a chain of MTP heads or a DFlash block may be "
+        "shorter",
     ),
     Flag(
         names="--spec-draft-n-min",
@@ -122,8 +124,8 @@ DRAFT_MODEL = [
         sets="drafters.draft_model.p_min",
         kind=Kind.FLOAT,
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
-        help="the draft model or head stops at its first token less likely than this; higher = shorter, surer drafts; left "
-        "out: 0.75, or whatever pays under --spec-policy auto",
+        help="the draft model or head stops at its first token less likely than this; higher = shorter, surer drafts; "
+        "left out: 0.75, or whatever pays under --spec-policy auto",
     ),
     Flag(
         names="-ngld --spec-draft-ngl",
