@@ -104,14 +104,14 @@ def check_fit(name: str, path: str, target: Model) -> None:
 
 
 def check_layers(name: str, who: str, contents: Contents, target: Model) -> None:
-    layers = contents.own("target_layers", ())
+    found = contents.own("target_layers", ())
+    layers = found if isinstance(found, tuple) else ()
     wrong = [layer for layer in layers if not 0 <= layer <= target.n_layer]
     if wrong:
         raise ConfigError(f"{who} reads layer {wrong[0]}; the target has {target.n_layer}: another model's head")
     if not layers or (name == "draft-eagle3" and len(layers) != 3):
-        raise ConfigError(
-            f"{who} says of {len(layers)} layers that it reads them; {name} needs {'3' if layers else 'some'}"
-        )
+        wanted = "3" if name == "draft-eagle3" else "1 or more"
+        raise ConfigError(f"{who} names {len(layers)} layers of the target to read; {name} needs {wanted}")
 
 
 def check_words(name: str, head: Model, target: Model) -> None:
@@ -134,19 +134,26 @@ def try_out(target: Model, head: ModelParams) -> None:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TRYING_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{who} could not be tried: {error}") from None
-    if done.returncode == 0:
-        return
-    if "target" in done.stdout.split():
-        raise ConfigError(f"libllama cannot use {who} with this target: {last_line(done.stderr)}")
-    raise ConfigError(
-        f"libllama does not hand out the states of {Path(target.path).name}, an architecture for which it cannot: "
-        f"no head such as {who} can read it"
-    )
+    if done.returncode != 0:
+        raise ConfigError(failed(done.stdout.split(), who, target, last_line(done.stderr)))
+
+
+def failed(stages: list[str], who: str, target: Model, reason: str) -> str:
+    """What went wrong in a trial that came so far."""
+    if "loaded" not in stages:
+        return f"{who} cannot be loaded: {reason}"
+    if "target" in stages:
+        return f"libllama cannot use {who} with this target: {reason}"
+    rows = "last state" if "layers" in stages else "layers"
+    kind = metadata(target, "general.architecture")
+    return f"{who} reads the target's {rows}, which libllama does not hand out for {kind} models: no such head fits it"
 
 
 def last_line(text: str) -> str:
+    """What libllama said, without where in its own files."""
     lines = [line.strip() for line in text.splitlines() if "assert" in line.lower() or "error" in line.lower()]
-    return (lines or ["it ended without a word"])[-1][:300]
+    said = (lines or ["it ended without a word"])[-1].split("error loading model: ")[-1]
+    return said[max(0, said.find("GGML_ASSERT")) :][:300]
 
 
 # -- opening
