@@ -1,6 +1,6 @@
 """A process that finds out whether libllama can use a head with a target, by building what it would compute. It may die
-of that: libllama asserts. Says how far it came: "loaded", "layers" once the target hands out its layers' inputs, "target"
-once it hands out all that the head reads."""
+of that: libllama asserts. Says how far it came: "loaded", "layers" once the target hands out its layers' inputs,
+"target" once it hands out all that the head reads."""
 
 from __future__ import annotations
 

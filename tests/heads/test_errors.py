@@ -1,4 +1,4 @@
-"""Heads that do not fit: one line that says what, before anything is computed; a server's other clients notice nothing."""
+"""Heads that do not fit: one line that says what, before anything is written; a server's clients notice nothing."""
 
 from __future__ import annotations
 

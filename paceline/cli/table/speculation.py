@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
+from paceline.drafters.names import NAMES
 
 CHOICE = [
     Flag(
@@ -13,6 +14,7 @@ CHOICE = [
         grows=True,
         env="LLAMA_ARG_SPEC_TYPE",
         metavar="A,B",
+        choices=(*NAMES, "none"),
         default="grammar,suffix; what -md gives, too",
         help="the drafters to use: grammar, suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, "
         "draft-simple, and heads that read the model: draft-mtp (Qwen3.5, GLM-4.5 and others have theirs in their own "
