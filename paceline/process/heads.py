@@ -130,8 +130,9 @@ def check_words(name: str, head: Model, target: Model) -> None:
 
 def try_out(target: Model, head: ModelParams) -> None:
     """Once for these two files and this build of libllama; that they went well together is kept in the cache folder."""
-    files = [(Path(path).name, *Path(path).stat()[6:9:2]) for path in (target.path, head.path)]
-    name = sha256(repr((files, versions(), build())).encode()).hexdigest()[:16]
+    files = [Path(target.path), Path(head.path)]
+    seen = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    name = sha256(repr((seen, versions(), build())).encode()).hexdigest()[:16]
     kept = models.cache_folder() / "heads" / f"{Path(head.path).stem}-{name}"
     if not kept.is_file():
         try_apart(target, head)
