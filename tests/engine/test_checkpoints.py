@@ -115,6 +115,15 @@ def test_short_drafts_need_no_checkpoint_and_right_ones_no_return() -> None:
     assert right.n_returns <= 1, "the last draft may be longer than the text"
 
 
+@pytest.mark.parametrize("n_rollback", [0, 3, 64])
+def test_neighbours_do_not_keep_a_draft_from_being_taken_back(n_rollback: int) -> None:
+    context = RecurrentContext(n_rollback, n_ctx=512, n_seqs=3)
+    clients = [Client([i, i + 1], max_tokens=50) for i in range(3)]
+    run(make_engine(context, Prophet(0.6)), *clients)
+    assert [client.tokens for client in clients] == [continuation([i, i + 1], 50) for i in range(3)]
+    assert context.n_emptied == 0
+
+
 def test_a_step_after_a_return_computes_again_and_drafts_nothing() -> None:
     context = RecurrentContext(0)
     client = Client(PROMPT, max_tokens=40)
