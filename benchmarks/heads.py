@@ -48,8 +48,7 @@ class Case:
     def settings(self, *, drafts: bool, policy: str, n_ctx: int, threads: int) -> Settings:
         types = (self.name,) if drafts else ()
         context = ContextParams(n_ctx=n_ctx, n_threads=threads)
-        # The target's own blocks are loaded in any case: the weights are then there once, for both.
-        model = ModelParams(path=self.target, mtp=self.head is None)
+        model = ModelParams(path=self.target)
         draft = ModelParams(path=self.head) if self.head and drafts else None
         engine = EngineParams(spec_types=types, spec_policy=policy)
         return Settings(model=model, draft=draft, context=context, draft_context=context, engine=engine)
@@ -154,8 +153,9 @@ def cases(args: argparse.Namespace, folder: Path) -> list[Case]:
         return [Case(kind_of(check_gguf(needed(args.head, "the head"))) or "draft-mtp", target, args.head)]
     if has_blocks(check_gguf(target)):
         return [Case("draft-mtp", target)]
-    made = [Case(name, target, write(folder / f"{name}.gguf", target)) for name, write in HEADS.items()]
-    return [*made, Case("draft-mtp", with_mtp(folder / "mtp.gguf", target))]
+    wanted = args.only.split(",") if args.only else [*HEADS, "draft-mtp"]
+    made = [Case(name, target, HEADS[name](folder / f"{name}.gguf", target)) for name in wanted if name in HEADS]
+    return made + ([Case("draft-mtp", with_mtp(folder / "mtp.gguf", target))] if "draft-mtp" in wanted else [])
 
 
 def main() -> None:
@@ -170,8 +170,7 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=2)
     args = parser.parse_args()
     with TemporaryDirectory() as folder:
-        wanted = [case for case in cases(args, Path(folder)) if not args.only or case.name in args.only.split(",")]
-        results = {case.name: measure(case, args) for case in wanted}
+        results = {case.name: measure(case, args) for case in cases(args, Path(folder))}
     table = Table("", *results)
     for row in next(iter(results.values())):
         table.add_row(row, *(str(result[row]) for result in results.values()))
