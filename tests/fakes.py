@@ -156,7 +156,7 @@ class RecurrentContext(FakeContext):
     def __init__(self, n_rollback: int, **options: Any) -> None:
         super().__init__(**options)
         self.n_rollback = n_rollback
-        self.n_marks = self.n_returns = 0
+        self.n_marks = self.n_returns = self.n_emptied = 0
         self._first: dict[int, int] = {}
 
     def decode(self, batch: Batch) -> Floats:
@@ -168,6 +168,7 @@ class RecurrentContext(FakeContext):
         cuts = end < 0 and start and n_removed > 0
         if cuts and (n_removed > (self.n_rollback or 0) or start <= self._first.pop(seq, start)):
             return False
+        self.n_emptied += start == 0 and bool(self.cells[seq])
         return super().remove(seq, start, end)
 
     def mark(self, seq: int, state: Bytes | None = None) -> Bytes:

@@ -51,6 +51,25 @@ def write_qwen35(path: Path, *, n_nextn: int = 0, n_layer: int = 4, n_ctx: int =
     return str(path)
 
 
+def write_lfm2(path: Path, *, n_layer: int = 4, n_ctx: int = 512, seed: int = 0) -> str:
+    """Short convolutions, with attention in every second layer."""
+    n_embd, n_head = 32, 2
+    writer = gguf.GGUFWriter(str(path), "lfm2")
+    add_shape(writer, n_embd, n_layer, n_head, n_ctx, n_kv=[n_head * (i % 2) for i in range(n_layer)])
+    writer.add_shortconv_l_cache(3)
+    convolution: Shapes = {
+        "shortconv.conv.weight": (n_embd, 3),
+        "shortconv.in_proj.weight": (3 * n_embd, n_embd),
+        "shortconv.out_proj.weight": (n_embd, n_embd),
+    }
+    common = {"attn_norm.weight": (n_embd,), "ffn_norm.weight": (n_embd,)} | ffn_shapes(n_embd)
+    attention = attention_shapes(n_embd, n_head)
+    shapes = model_shapes(n_embd, [common | (attention if i % 2 else convolution) for i in range(n_layer)])
+    shapes["token_embd_norm.weight"] = shapes.pop("output_norm.weight")
+    add_tensors(writer, shapes, seed)
+    return str(path)
+
+
 def write_mamba(path: Path, *, n_layer: int = 2, n_ctx: int = 512, seed: int = 0) -> str:
     """One state for a whole text, and no attention: such files have no heads and no width between."""
     n_embd, n_state, n_rank = 32, 8, 4

@@ -14,13 +14,13 @@ from paceline import Engine, Generation
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
 from paceline.config.drafters import DrafterSettings, NgramParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
-from tests.recurrent_files import write_gemma3, write_mamba, write_qwen35
+from tests.recurrent_files import write_gemma3, write_lfm2, write_mamba, write_qwen35
 
 pytestmark = pytest.mark.model
 
 PROMPTS = ["on and on and on and on", "x = [1, 2, 3]\nx = [1, 2, 3]\n", "a" * 60]
 SAMPLINGS: list[dict[str, Any]] = [{"temperature": 0.0}, {"temperature": 0.8, "seed": 7}]
-NAMES = ["qwen35", "mamba", "gemma3"]
+NAMES = ["qwen35", "lfm2", "mamba", "gemma3"]
 N = 60
 
 
@@ -55,6 +55,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("recurrent")
     return {
         "qwen35": write_qwen35(folder / "qwen35.gguf"),
+        "lfm2": write_lfm2(folder / "lfm2.gguf"),
         "mamba": write_mamba(folder / "mamba.gguf"),
         "gemma3": write_gemma3(folder / "gemma3.gguf"),
     }
@@ -134,7 +135,7 @@ def test_the_text_is_the_same_whatever_is_drafted(
 
 
 @pytest.mark.parametrize("n_slots", [1, 4])
-@pytest.mark.parametrize("name", ["qwen35", "gemma3"])
+@pytest.mark.parametrize("name", ["qwen35", "lfm2", "gemma3"])
 def test_exact_text_is_the_same_to_the_byte(files: dict[str, str], expected: Expected, name: str, n_slots: int) -> None:
     forger = Forger(expected(name, True))
     with opened(files[name], forger, n_slots=n_slots, exact=True, spec_types=("suffix",)) as engine:

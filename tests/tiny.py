@@ -136,14 +136,20 @@ def write_bert(path: Path, *, ranks: bool = False, seed: int = 0) -> str:
 
 
 def add_shape(
-    writer: gguf.GGUFWriter, n_embd: int, n_layer: int, n_head: int, n_ctx: int, n_ff: int | None = None
+    writer: gguf.GGUFWriter,
+    n_embd: int,
+    n_layer: int,
+    n_head: int,
+    n_ctx: int,
+    n_ff: int | None = None,
+    n_kv: list[int] | None = None,
 ) -> None:
     writer.add_context_length(n_ctx)
     writer.add_embedding_length(n_embd)
     writer.add_block_count(n_layer)
     writer.add_feed_forward_length(2 * n_embd if n_ff is None else n_ff)
     writer.add_head_count(n_head)
-    writer.add_head_count_kv(n_head)
+    writer.add_head_count_kv(n_kv or n_head)
     writer.add_layer_norm_rms_eps(1e-5)
 
 

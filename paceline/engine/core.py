@@ -114,6 +114,7 @@ class Core:
         """One batch: decode, verify, commit, emit; then the planner hears what it cost. Returns how much of prompts it
         had."""
         start, before = perf_counter(), self.memory.checkpoints.seconds
+        works = [work for work in works if work.slot.busy]  # one of the batch before may have made them pause
         n_prompt = sum(len(work.tokens) for work in works if work.slot.known or not work.slot.generating)
         drafted = [len(work.slot.draft) for work in works if work.slot.draft.tokens]
         self._pad(works, alone=not n_prompt)

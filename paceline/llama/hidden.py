@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ def calls() -> Calls:
     return Calls()
 
 
+@lru_cache(maxsize=64)
 def floats(address: int, n_rows: int, width: int) -> Floats:
     """libllama's own memory as rows."""
     buffer: Any = (ctypes.c_float * (n_rows * width)).from_address(address) if address and n_rows else b""

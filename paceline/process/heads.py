@@ -10,9 +10,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
+from paceline import models
 from paceline.config import ContextParams, ModelParams
 from paceline.drafters.base import OwnContexts
 from paceline.drafters.dflash import n_block
@@ -22,6 +25,7 @@ from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.head import HeadContext, says
 from paceline.llama.hidden import NEXTN, Hidden, Source, calls, metadata, n_heads
+from paceline.llama.lib import build, versions
 from paceline.llama.model import Model
 from paceline.process.gguf_check import Contents, check_gguf
 
@@ -126,6 +130,19 @@ def check_words(name: str, head: Model, target: Model) -> None:
 
 
 def try_out(target: Model, head: ModelParams) -> None:
+    """Once for these two files and this build of libllama; that they went well together is kept in the cache folder."""
+    files = [Path(target.path), Path(head.path)]
+    seen = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    name = sha256(repr((seen, versions(), build())).encode()).hexdigest()[:16]
+    kept = models.cache_folder() / "heads" / f"{Path(head.path).stem}-{name}"
+    if not kept.is_file():
+        try_apart(target, head)
+        with suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.touch()
+
+
+def try_apart(target: Model, head: ModelParams) -> None:
     """libllama builds what it would compute, in a process of its own: what ends that one would have ended ours."""
     who = Path(head.path).name
     command = [sys.executable, "-m", "paceline.process.head_trial", target.path, head.path]

@@ -116,10 +116,12 @@ class Parts:
         return found
 
     def _types(self, target: Contents) -> tuple[str, ...]:
-        """What drafts, with the files there are; the target's own heads are loaded with it where they are wanted."""
+        """What drafts, with the files there are. The target's own heads are loaded with it where they are wanted, or
+        may be by somebody who shares the model."""
         draft = self.settings.draft.path if self.settings.draft else None
         types = heads.resolved(canonical(self.settings.engine.spec_types), target, draft)
-        if heads.uses_own_blocks(types, draft):
+        self._own_heads = heads.uses_own_blocks(types, draft)
+        if self._own_heads or (self._shared and heads.has_blocks(target)):
             self.settings = replace(self.settings, model=replace(self.settings.model, mtp=True))
         return types
 
@@ -146,7 +148,7 @@ class Parts:
 
     def _open_heads(self, name: str) -> OwnContexts:
         """From a file of their own, or from the target's."""
-        own = name == Mtp.name and self.settings.model.mtp
+        own = name == Mtp.name and self._own_heads
         params = self.settings.model if own or self.settings.draft is None else self.settings.draft
         heads.check_fit(name, params.path, self.model)
         heads.try_out(self.model, params)

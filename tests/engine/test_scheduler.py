@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, PromptShare, Work, by_length
+from paceline.engine.scheduler import LEAST_CHUNK, STRETCH, PromptShare, Scheduler, Work, by_length
 from paceline.engine.slot import Slot
+from tests.fakes import Client
 
 
 def settle(pace: PromptShare, per_step: float, per_token: float, n_steps: int = 200) -> int:
@@ -54,3 +55,14 @@ def test_batches_of_states_are_even_and_fit_a_micro_batch() -> None:
     batches = by_length(works, n_ubatch=12)
     assert sorted(work.slot.seq for batch in batches for work in batch) == list(range(8))
     assert [[len(work.tokens) for work in batch] for batch in batches] == [[1, 1, 1], [5, 5], [5], [9], [40]]
+
+
+def test_answers_wait_where_computing_again_fills_the_batch() -> None:
+    slots = [
+        Slot(seq, tokens=[1] * 9, n_computed=8 - n, n_again=n, n_prompt=2, active=Client([1, 1]).active)
+        for seq, n in enumerate([5, 6, 0])
+    ]
+    assert all(slot.generating for slot in slots)
+    scheduler = Scheduler(n_batch=12, n_ubatch=12)
+    assert [len(work.tokens) for batch in scheduler.lay_out(slots) for work in batch] == [6]
+    assert scheduler.draft_room(3, 11) == 0

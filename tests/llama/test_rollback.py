@@ -13,7 +13,7 @@ from paceline.config import ContextParams, ModelParams
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats, c
 from paceline.llama.model import Model
-from tests.recurrent_files import write_gemma3, write_mamba, write_qwen35
+from tests.recurrent_files import write_gemma3, write_lfm2, write_mamba, write_qwen35
 
 pytestmark = pytest.mark.model
 
@@ -28,6 +28,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("recurrent")
     return {
         "qwen35": write_qwen35(folder / "qwen35.gguf"),
+        "lfm2": write_lfm2(folder / "lfm2.gguf"),
         "mamba": write_mamba(folder / "mamba.gguf"),
         "gemma3": write_gemma3(folder / "gemma3.gguf"),
     }
@@ -62,7 +63,7 @@ def differ(a: Floats, b: Floats) -> float:
 
 def test_what_can_be_taken_back(opened: Opener) -> None:
     assert opened("gemma3").n_rollback is None
-    assert opened("qwen35").n_rollback == 8
+    assert opened("qwen35").n_rollback == opened("lfm2").n_rollback == 8
     assert opened("qwen35", n_snapshots=0).n_rollback == 0
     assert opened("mamba").n_rollback == 0
 
@@ -74,7 +75,7 @@ def test_more_snapshots_than_a_micro_batch_holds_do_not_end_the_process(opened: 
     assert differ(rows(context, TOKENS, 0), plain(context)) < NOISE
 
 
-@pytest.mark.parametrize("name", ["qwen35", "gemma3"])
+@pytest.mark.parametrize("name", ["qwen35", "lfm2", "gemma3"])
 def test_a_rejected_draft_leaves_nothing_behind(opened: Opener, name: str) -> None:
     context, at = opened(name), 0
     expected = plain(context)
