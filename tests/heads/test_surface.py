@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from paceline.cli.main import main
 from paceline.config import ContextParams, ModelParams
 from paceline.drafters.names import HEADS, canonical
 from paceline.llama.model import Model
+from paceline.process.gguf_check import check_gguf
 from tests.cli.test_flags import seed_commands
+from tests.heads.heads import write_eagle3
 from tests.heads.right import (
     write_right_dflash,
     write_right_dspark,
@@ -32,6 +35,7 @@ from tests.heads.right import (
     write_right_step35,
 )
 from tests.heads.targets import write_step35
+from tests.recurrent_files import write_qwen35
 from tests.server.live import Live, live, settings
 
 pytestmark = pytest.mark.model
@@ -282,3 +286,51 @@ def test_the_page_has_a_colour_for_every_drafter() -> None:
     styles = re.findall(r'\[data-tint="(\d+)"\] \{ --(?:hue|chroma): (\d+)', (web / "style.css").read_text())
     assert set(tints.values()) - {"0"} <= {number for number, _ in styles}
     assert len({hue for _, hue in styles}) == len(styles)
+
+
+# -- docs/drafters.md
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "drafters.md"
+COMMANDS = [line.split("paceline ", 1)[1] for line in DOCS.read_text().splitlines() if line.startswith("    paceline ")]
+
+
+@pytest.fixture(scope="module")
+def documented(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny files under the names that the page has."""
+    named = tmp_path_factory.mktemp("named")
+    files = {"llama3": "llama", "llama3-eagle3": "eagle3", "qwen3": "llama", "qwen3-dflash": "dflash"}
+    files |= {"qwen3-dspark": "dspark", "gemma4": "gemma4", "gemma4-assistant": "assistant"}
+    for name, file in files.items():
+        (named / f"{name}.gguf").symlink_to(folder / f"{file}.gguf")
+    write_qwen35(named / "qwen3.5.gguf", n_nextn=1)
+    write_eagle3(named / "qwen3.5-eagle3.gguf", target_width=n_embd(named / "qwen3.5.gguf"))
+    write_step35(named / "step3.5.gguf", blocks=False)
+    write_step35(named / "mtp-step3.5.gguf", trunk=False)
+    return named
+
+
+def n_embd(path: Path) -> int:
+    return int(check_gguf(str(path)).own("embedding_length"))
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line[:70])
+def test_commands_of_the_page_run(
+    line: str, documented: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(documented)
+    command, *words = shlex.split(line)
+    if command != "serve":
+        shown = ("--show-timings",) if command == "run" else ()
+        assert main([command, *words, "-t", "1", "-c", "512", "--ignore-eos", *shown]) == 0
+        out, err = capsys.readouterr()
+        assert out.strip()
+        assert command != "run" or re.search("statistics draft_(mtp|eagle3|dflash|dspark): ", err)
+        return
+    chosen = build.settings(parse(words, command))
+    with Engine.from_settings(replace(chosen, context=replace(chosen.context, n_ctx=2048, n_threads=1))) as engine:
+        assert engine.info.drafters == ("suffix", "draft-mtp")
+
+
+def test_the_page_has_commands_for_all() -> None:
+    assert len(COMMANDS) >= 10
