@@ -31,6 +31,7 @@ from paceline.process.gguf_check import Contents, check_gguf
 
 SHARED_MEMORY = "gemma4-assistant"
 SPARE = 64  # cells beside each window, for what a head writes itself
+MOST_BLOCK = 64  # tokens that a head may write at once: libllama's graph grows with them
 TRYING_S = 300.0
 TRIED = (2, 5, 17, 64, 200)  # tokens in a prompt
 
@@ -125,8 +126,12 @@ def check_words(name: str, head: Model, target: Model) -> None:
         check_vocab(target.vocab, head.vocab)
     except VocabMismatch as error:
         raise VocabMismatch(f"{who} does not fit: {error}") from None
-    if name in ("draft-dflash", "draft-dspark") and (head.vocab.mask < 0 or n_block(head) < 2):
-        raise ConfigError(f"{who} names no mask token, or a block of fewer than 2 tokens: it cannot draft")
+    if name not in ("draft-dflash", "draft-dspark"):
+        return
+    if head.vocab.mask < 0:
+        raise ConfigError(f"{who} names no mask token, which stands for what is to be drafted: convert it anew")
+    if not 2 <= n_block(head) <= MOST_BLOCK:
+        raise ConfigError(f"{who} is for blocks of {n_block(head)} tokens; 2 to {MOST_BLOCK} can be drafted at once")
 
 
 def try_out(target: Model, head: ModelParams) -> None:
@@ -169,7 +174,7 @@ def failed(stages: list[str], who: str, target: Model, reason: str) -> str:
 def last_line(text: str) -> str:
     """What libllama said, without where in its own files."""
     lines = [line.strip() for line in text.splitlines() if "assert" in line.lower() or "error" in line.lower()]
-    said = (lines or ["it ended without a word"])[-1].split("error loading model: ")[-1]
+    said = (lines or ["it ended without a word"])[-1].split("error loading model: ")[-1].split("ModelError: ")[-1]
     return said[max(0, said.find("GGML_ASSERT")) :][:300]
 
 
@@ -189,6 +194,8 @@ def open_heads(
     if name == "draft-eagle3":
         return [enter(HeadContext(head, shape, target))]
     if name != "draft-mtp":
+        whole = max(MOST_BLOCK, shape.n_ubatch)  # a block that looks back and forth cannot be cut
+        shape = replace(shape, n_batch=max(whole, shape.n_batch), n_ubatch=whole)
         causal = says(head, "dflash.attention.causal", default=False)
         all_rows = calls().selector(head.handle) > 0
         return [enter(HeadContext(head, shape, target, pairs=False, causal=causal, all_rows=all_rows))]

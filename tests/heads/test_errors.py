@@ -117,7 +117,13 @@ REFUSED: dict[str, tuple[Writer, Writer | None, tuple[str, ...], str]] = {
     "qwen2, dflash": (write_qwen2, write_dflash, ANY, "does not hand out for qwen2 models"),
     "no mask": (write_llama, lambda path: write_dflash(path, mask=None), ANY, "names no mask token"),
     "dflash of another width": (write_llama, lambda path: write_dflash(path, width=96), ANY, "rows of 96 numbers"),
-    "a block of one": (write_llama, lambda path: write_dflash(path, block_size=1), ANY, "fewer than 2 tokens"),
+    "a block of one": (write_llama, lambda path: write_dflash(path, block_size=1), ANY, "is for blocks of 1 tokens"),
+    "a block of many": (
+        write_llama,
+        lambda path: write_dflash(path, block_size=2**26, markov=True),
+        ANY,
+        "is for blocks of 67108864 tokens; 2 to 64 can be drafted at once",
+    ),
     "no blocks": (write_llama, None, ("draft-mtp",), "draft-mtp needs a model that has MTP blocks in its file"),
     "another model's blocks": (
         write_llama,

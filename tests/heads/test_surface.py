@@ -132,6 +132,7 @@ def test_short_names_are_understood() -> None:
         ("-m llama.gguf -md eagle3.gguf --spec-type draft-eagle3", "draft_eagle3"),
         ("-m llama.gguf -md dflash.gguf --spec-type suffix,dflash", "draft_dflash"),
         ("-m llama.gguf -md dspark.gguf --draft-p-min 0", "draft_dspark"),
+        ("-m llama.gguf -md dflash.gguf --draft-p-min 0 -b 4 -ub 4", "draft_dflash"),
         ("-m step35.gguf --spec-type draft-mtp", "draft_mtp"),
         ("-m gemma4.gguf -md assistant.gguf --spec-type mtp", "draft_mtp"),
     ],
