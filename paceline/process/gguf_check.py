@@ -34,6 +34,7 @@ BLOCKS |= {
 }
 COUNTS = ("block_count", "embedding_length", "attention.head_count", "feed_forward_length", "context_length")
 UNUSED = ("attention.head_count", "feed_forward_length")  # by architectures without attention, whose files say 0
+EPSILONS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon")  # never below 0: libllama asserts
 RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 
 
@@ -207,6 +208,10 @@ def check_keys(keys: dict[str, Any]) -> None:
         empty = numbers == (0,) and not (name in RECURRENT and count in UNUSED)
         if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or empty:
             raise Damaged(f"{count} is {numbers[:8]}")
+    for epsilon in EPSILONS:
+        found = keys.get(f"{name}.{epsilon}", 0.0)
+        if not (isinstance(found, float) and found >= 0):
+            raise Damaged(f"{epsilon} is {found}")
     tokens = keys.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, ArrayOf):
         return

@@ -45,6 +45,16 @@ def write_without(path: Path, name: str) -> str:
     return str(path)
 
 
+def write_negative(path: Path) -> str:
+    """An EAGLE-3 head whose epsilon has its sign turned: libllama asserts when it computes with it."""
+    write_eagle3(path)
+    data = bytearray(path.read_bytes())
+    key = b"attention.layer_norm_rms_epsilon"
+    data[data.find(key) + len(key) + 4 + 3] |= 0x80
+    path.write_bytes(data)
+    return str(path)
+
+
 def write_one_number(path: Path) -> str:
     """An EAGLE-3 head that names a layer where a list of them belongs."""
     writer = gguf.GGUFWriter(str(path), "eagle3")
@@ -95,6 +105,7 @@ REFUSED: dict[str, tuple[Writer, Writer | None, tuple[str, ...], str]] = {
         ANY,
         "names 2 layers of the target to read; draft-eagle3 needs 3",
     ),
+    "an epsilon below nothing": (write_llama, write_negative, ANY, "damaged: .*layer_norm_rms_epsilon is -"),
     "no list of layers": (write_llama, write_one_number, ANY, "names 0 layers of the target to read"),
     "the last state of a llama": (
         write_llama,
