@@ -20,7 +20,7 @@ VERSIONS = (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 INT64 = 27  # kind of tensor
-N_KEYS, N_TENSORS, N_NAME, N_LAYERS, N_SIZE = 2**16, 2**17, 2**16, 1024, 2**24
+N_KEYS, N_TENSORS, N_NAME, N_LAYERS, N_BLOCKS, N_SIZE = 2**16, 2**17, 2**16, 1024, 512, 2**24
 BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 30: (1, 2)}
 BLOCKS |= {
     INT64: (1, 8),
@@ -203,11 +203,14 @@ def check_keys(keys: dict[str, Any]) -> None:
     name = architecture_of(keys)
     for count in COUNTS:
         found = keys.get(f"{name}.{count}", 1)
-        most = N_LAYERS if count == "block_count" else N_SIZE
+        most = N_BLOCKS if count == "block_count" else N_SIZE
         numbers = found.values if isinstance(found, ArrayOf) else (found,)
         empty = numbers == (0,) and not (name in RECURRENT and count in UNUSED)
         if not all(isinstance(n, int) and 0 <= n <= most for n in numbers) or empty:
             raise Damaged(f"{count} is {numbers[:8]}")
+    n_nextn, n_blocks = (keys.get(f"{name}.{key}", 0) for key in ("nextn_predict_layers", "block_count"))
+    if not (isinstance(n_nextn, int) and isinstance(n_blocks, int) and n_nextn <= n_blocks):
+        raise Damaged(f"{n_nextn} of its {n_blocks} blocks are heads")
     for epsilon in EPSILONS:
         found = keys.get(f"{name}.{epsilon}", 0.0)
         if not (isinstance(found, float) and found >= 0):

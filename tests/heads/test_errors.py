@@ -45,14 +45,22 @@ def write_without(path: Path, name: str) -> str:
     return str(path)
 
 
-def write_negative(path: Path) -> str:
-    """An EAGLE-3 head whose epsilon has its sign turned: libllama asserts when it computes with it."""
-    write_eagle3(path)
+def patched(path: Path, key: bytes, n: int, byte: int) -> str:
+    """The same file with another n-th byte in this entry's value, on which libllama would assert."""
     data = bytearray(path.read_bytes())
-    key = b"attention.layer_norm_rms_epsilon"
-    data[data.find(key) + len(key) + 4 + 3] |= 0x80
+    data[data.find(key) + len(key) + 4 + n] = byte
     path.write_bytes(data)
     return str(path)
+
+
+def write_negative(path: Path) -> str:
+    write_eagle3(path)
+    return patched(path, b"attention.layer_norm_rms_epsilon", 3, 0xB7)
+
+
+def write_too_many(path: Path) -> str:
+    write_step35(path)
+    return patched(path, b"nextn_predict_layers", 0, 200)
 
 
 def write_one_number(path: Path) -> str:
@@ -136,6 +144,7 @@ REFUSED: dict[str, tuple[Writer, Writer | None, tuple[str, ...], str]] = {
         "is for blocks of 67108864 tokens; 2 to 64 can be drafted at once",
     ),
     "no blocks": (write_llama, None, ("draft-mtp",), "draft-mtp needs a model that has MTP blocks in its file"),
+    "more heads than blocks": (write_too_many, None, ("draft-mtp",), "200 of its 3 blocks are heads"),
     "another model's blocks": (
         write_llama,
         lambda path: write_step35(path, trunk=False),
