@@ -116,8 +116,8 @@ class Parts:
         return found
 
     def _types(self, target: Contents) -> tuple[str, ...]:
-        """What drafts, with the files there are. The target's own heads are loaded with it where they are wanted, or may
-        be by somebody who shares the model."""
+        """What drafts, with the files there are. The target's own heads are loaded with it where they are wanted, or
+        where the model is shared with others who may want them."""
         draft = self.settings.draft.path if self.settings.draft else None
         types = heads.resolved(canonical(self.settings.engine.spec_types), target, draft)
         self._own_heads = heads.uses_own_blocks(types, draft)
