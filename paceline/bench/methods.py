@@ -5,6 +5,7 @@ auto            the drafters and limits of the command line, as many tokens as p
 oracle          a drafter that knows the text, as many tokens as pay: the limit of this machine
 suffix          a drafter by name, taken literally; `ngram-mod+draft` are two
 draft:8:0.6     with its numbers, here n_max and p_min; `draft:8` is n_max alone, with a p_min of 0
+mtp:4           a head that reads the target likewise: `eagle3`, `mtp`, `dflash`, `dspark`
 auto:draft:8    these drafters instead of the command line's, as many tokens as pay
 """
 
@@ -16,13 +17,15 @@ from typing import Any
 
 from paceline.config import Settings
 from paceline.config.drafters import DrafterSettings
-from paceline.drafters.names import ALIASES, NAMES
+from paceline.drafters.names import ALIASES, HEADS, NAMES
 from paceline.errors import ConfigError
 
 NONE, AUTO, ORACLE = "none", "auto", "oracle"
 LOOK_UP = ("size_n", "size_m", "min_hits")
+MODELS = ("draft-simple", *HEADS)
+"""Those that compute: a draft model's settings are theirs."""
 NUMBERS = {
-    "draft-simple": ("n_max", "p_min"),
+    **dict.fromkeys(MODELS, ("n_max", "p_min")),
     "ngram-simple": LOOK_UP,
     "ngram-map-k": LOOK_UP,
     "ngram-map-k4v": LOOK_UP,
@@ -43,7 +46,7 @@ class DrafterChoice:
     def apply(self, settings: DrafterSettings) -> DrafterSettings:
         if not self.values:
             return settings
-        field = "draft_model" if self.drafter == "draft-simple" else self.drafter.replace("-", "_")
+        field = "draft_model" if self.drafter in MODELS else self.drafter.replace("-", "_")
         return replace(settings, **{field: replace(getattr(settings, field), **dict(self.values))})
 
 
@@ -63,8 +66,8 @@ class Method:
         types = tuple(choice.drafter for choice in self.choices)
         if self.name == AUTO:
             types = base.engine.spec_types
-        if "draft-simple" in types and base.draft is None:
-            raise ConfigError(f"method {self.name} needs a draft model: give one with -md FILE")
+        if base.draft is None and any(name in MODELS and name != "draft-mtp" for name in types):
+            raise ConfigError(f"method {self.name} needs a draft model or a head: give one with -md FILE")
         drafters = base.engine.drafters
         for choice in self.choices:
             drafters = choice.apply(drafters)
@@ -99,7 +102,7 @@ def choice(method: str, part: str) -> DrafterChoice:
         most = f"takes {', '.join(fields)} at most" if fields else "takes no numbers"
         raise ConfigError(f"method {method!r}: {word} {most}")
     values = {field: number(method, field, text) for field, text in zip(fields, numbers, strict=False)}
-    if drafter == "draft-simple" and values:
+    if drafter in MODELS and values:
         values.setdefault("p_min", 0.0)
     return DrafterChoice(drafter, tuple(values.items()))
 

@@ -43,7 +43,9 @@ def main(argv: list[str]) -> int:
     with Engine.from_settings(settings) as engine:
         warm_up(engine)
         plain = answer(engine, args.prompt, args.n, (), "Without speculation", console, color)
-        drafted = answer(engine, args.prompt, args.n, types, "With speculation (tinted: drafted)", console, color)
+        drafted = answer(
+            engine, args.prompt, args.n, engine.info.drafters, "With speculation (tinted: drafted)", console, color
+        )
     summary(plain, drafted, console)
     return 0
 

@@ -19,6 +19,8 @@ paceline run: continue a prompt or chat, drafting tokens ahead; with --exact not
   paceline run -p "The three laws of thermodynamics are" -n 100
   paceline run -p "Once upon a time" --spec-type ngram-simple       repeats itself? draft from its own text
   paceline run -m large.gguf -md small.gguf -f question.txt         a small model drafts for a large one
+  paceline run -m model.gguf -md head.gguf -f question.txt          its EAGLE-3, DFlash or DSpark head drafts
+  paceline run -m model.gguf --spec-type draft-mtp -f question.txt  its own MTP blocks draft
   paceline run -cnv -sys "You are brief."                           chat
   paceline run -np 4 -p One -p Two -p Three -p Four                 four prompts at once
   paceline run -p Hello --json | jq .timings                        for scripts
@@ -27,6 +29,7 @@ paceline run: continue a prompt or chat, drafting tokens ahead; with --exact not
 paceline serve: an HTTP server for OpenAI and llama-server clients
 
   paceline serve -m large.gguf -md small.gguf -np 4 --port 8080
+  paceline serve -m model.gguf --spec-type draft-mtp,suffix         its own MTP blocks and look-ups draft
 """,
     "bench": """\
 paceline bench: measure what speculation gains on this machine, against none, by kind of text
@@ -35,6 +38,7 @@ paceline bench: measure what speculation gains on this machine, against none, by
   paceline bench -m large.gguf -md small.gguf                       with a draft model
   paceline bench --methods none,auto,suffix,ngram-mod,oracle        methods side by side
   paceline bench --methods draft:4,draft:8:0.6 -md small.gguf       fixed settings: most tokens, least probability
+  paceline bench --methods none,auto,eagle3:4 -md head.gguf         a head: eagle3, mtp, dflash or dspark
   paceline bench --prompts spec_bench.jsonl --limit 10 -np 4        other prompts, four at once
   paceline bench --json data.json                                   keep every measurement
 """,

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 RESET = "\x1b[0m"
 COLORS = {
     "draft-simple": 114,
+    "draft-eagle3": 111,
+    "draft-mtp": 78,
+    "draft-dflash": 177,
+    "draft-dspark": 209,
     "ngram-simple": 75,
     "ngram-map-k": 80,
     "ngram-map-k4v": 116,

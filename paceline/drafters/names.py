@@ -22,7 +22,7 @@ NAMES = (
 )
 HEADS = ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark")
 """Those that read the target's states."""
-ALIASES = {"draft": "draft-simple", "none": ""}
+ALIASES = {"draft": "draft-simple", "none": "", **{name.removeprefix("draft-"): name for name in HEADS}}
 
 
 def canonical(names: Iterable[str]) -> tuple[str, ...]:

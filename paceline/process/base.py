@@ -20,7 +20,8 @@ Vectors = list[list[list[float]]]
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
     """What was opened, and stays as it is. `speculation_off` says why nothing is drafted, where that is not by choice;
-    `exactness` by which batches the text is exact, in exact mode. One that does not write makes embeddings only."""
+    `exactness` by which batches the text is exact, in exact mode; `heads` who reads the target, and what of it.
+    One that does not write makes embeddings only."""
 
     description: str
     limits: Limits
@@ -33,6 +34,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
     speculation_off: str | None = None
     exactness: str | None = None
+    heads: tuple[str, ...] = ()
     tool_template: str | None = None
     builtin_templates: tuple[str, ...] = ()
     writes: bool = True

@@ -1,5 +1,6 @@
 """A process that finds out whether libllama can use a head with a target, by building what it would compute. It may die
-of that: libllama asserts. Says "target" once the target hands out what the head reads."""
+of that: libllama asserts. Says how far it came: "loaded", "layers" once the target hands out its layers' inputs,
+"target" once it hands out all that the head reads."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ def main(target_path: str, head_path: str) -> None:
         own = target_path == head_path
         target = stack.enter_context(Model(where_it_lies(target_path, mtp=own)))
         head = target if own else stack.enter_context(Model(where_it_lies(head_path, head=True, mtp=True)))
+        print("loaded", flush=True)
         context = stack.enter_context(Context(target, SHAPE))
         name = kind_of(check_gguf(head_path)) or "draft-mtp"
         source = (NEXTN,) if name == "draft-mtp" else target_layers(head, target)
         Hidden(context.handle, target, [source])
         build_graph(context.handle)
+        print("layers", flush=True)
         if NEXTN in source and not has_last_state(context):
             sys.exit(1)
         print("target", flush=True)

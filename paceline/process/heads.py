@@ -17,13 +17,14 @@ from pathlib import Path
 
 from paceline import models
 from paceline.config import ContextParams, ModelParams
+from paceline.drafters.base import OwnContexts
 from paceline.drafters.dflash import n_block
 from paceline.drafters.draft_model import check_vocab
 from paceline.drafters.names import HEADS
 from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.head import HeadContext, says
-from paceline.llama.hidden import Hidden, calls, metadata, n_heads
+from paceline.llama.hidden import NEXTN, Hidden, Source, calls, metadata, n_heads
 from paceline.llama.lib import build, versions
 from paceline.llama.model import Model
 from paceline.process.gguf_check import Contents, check_gguf
@@ -107,14 +108,14 @@ def check_fit(name: str, path: str, target: Model) -> None:
 
 
 def check_layers(name: str, who: str, contents: Contents, target: Model) -> None:
-    layers = contents.own("target_layers", ())
+    found = contents.own("target_layers", ())
+    layers = found if isinstance(found, tuple) else ()
     wrong = [layer for layer in layers if not 0 <= layer <= target.n_layer]
     if wrong:
         raise ConfigError(f"{who} reads layer {wrong[0]}; the target has {target.n_layer}: another model's head")
     if not layers or (name == "draft-eagle3" and len(layers) != 3):
-        raise ConfigError(
-            f"{who} says of {len(layers)} layers that it reads them; {name} needs {'3' if layers else 'some'}"
-        )
+        wanted = "3" if name == "draft-eagle3" else "1 or more"
+        raise ConfigError(f"{who} names {len(layers)} layers of the target to read; {name} needs {wanted}")
 
 
 def check_words(name: str, head: Model, target: Model) -> None:
@@ -150,19 +151,26 @@ def try_apart(target: Model, head: ModelParams) -> None:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TRYING_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{who} could not be tried: {error}") from None
-    if done.returncode == 0:
-        return
-    if "target" in done.stdout.split():
-        raise ConfigError(f"libllama cannot use {who} with this target: {last_line(done.stderr)}")
-    raise ConfigError(
-        f"libllama does not hand out the states of {Path(target.path).name}, an architecture for which it cannot: "
-        f"no head such as {who} can read it"
-    )
+    if done.returncode != 0:
+        raise ConfigError(failed(done.stdout.split(), who, target, last_line(done.stderr)))
+
+
+def failed(stages: list[str], who: str, target: Model, reason: str) -> str:
+    """What went wrong in a trial that came so far."""
+    if "loaded" not in stages:
+        return f"{who} cannot be loaded: {reason}"
+    if "target" in stages:
+        return f"libllama cannot use {who} with this target: {reason}"
+    rows = "last state" if "layers" in stages else "layers"
+    kind = metadata(target, "general.architecture")
+    return f"{who} reads the target's {rows}, which libllama does not hand out for {kind} models: no such head fits it"
 
 
 def last_line(text: str) -> str:
+    """What libllama said, without where in its own files."""
     lines = [line.strip() for line in text.splitlines() if "assert" in line.lower() or "error" in line.lower()]
-    return (lines or ["it ended without a word"])[-1][:300]
+    said = (lines or ["it ended without a word"])[-1].split("error loading model: ")[-1]
+    return said[max(0, said.find("GGML_ASSERT")) :][:300]
 
 
 # -- opening
@@ -187,6 +195,17 @@ def open_heads(
     if metadata(head, "general.architecture") == SHARED_MEMORY:
         return [enter(HeadContext(head, replace(target.params, n_batch=shape.n_batch), target, mtp=True))]
     return [enter(HeadContext(head, shape, target, mtp=True, block=block)) for block in range(n_heads(head))]
+
+
+def described(name: str, computing: OwnContexts, source: Source, target: Model) -> str:
+    """For the log: whose head it is and what it reads."""
+    head = computing.heads[0]
+    who = "the model's own file" if head.model is target else f"'{Path(head.model.path).name}'"
+    chain = f" ({len(computing.heads)} in a chain)" if len(computing.heads) > 1 else ""
+    layers = ", ".join(f"layer {layer}" for layer in source if layer != NEXTN)
+    what = " and ".join(filter(None, [layers, "the last state" if NEXTN in source else ""]))
+    where = ", shares the model's memory" if head.shares_memory else f" of the latest {computing.window} tokens"
+    return f"{name}: head of {who}{chain} reads {what}{where}"
 
 
 def change_nothing(rows: Hidden, context: Context) -> bool:

@@ -22,6 +22,7 @@ from paceline.errors import CannotWrite, ConfigError, ContextFull, PacelineError
 from paceline.llama.lib import devices
 from paceline.llama.shared import SharedModels
 from paceline.llama.templates import builtin_templates
+from paceline.process import heads
 from paceline.process.base import Backend, Health, Info, OnEvent, OnProgress, SlotStatus, Status
 from paceline.process.embedding import Answering, EmbeddingEngine, Embeddings
 from paceline.process.grammar_cache import GrammarCache
@@ -73,6 +74,11 @@ class LocalEngine(Answering):
             devices=tuple(devices()),
             speculation_off=parts.speculation_off,
             exactness=str(parts.exactness) if parts.exactness else None,
+            heads=tuple(
+                heads.described(drafter.name, parts.computing[drafter.name], drafter.source, model)
+                for drafter in parts.drafters
+                if drafter.reads_target and drafter.name in parts.computing
+            ),
             tool_template=model.tool_template,
             builtin_templates=builtin_templates(),
             fim=fim_tokens(model.vocab.fim, model.vocab.token_of),

@@ -18,6 +18,7 @@ def loaded_lines(settings: Settings, info: Info) -> list[str]:
         f"devices: {', '.join(info.devices) or 'none'}",
         f"n_slots = {info.limits.n_slots}, n_ctx_slot = {info.limits.n_room}",
         speculation(info.drafters, settings.draft.path if settings.draft else None, info.speculation_off),
+        *info.heads,
         *([f"exact: {info.exactness}"] if info.exactness else []),
     ]
     return [f"srv  {'load_model':>12}: {line}" for line in lines]
@@ -28,7 +29,8 @@ def speculation(drafters: Sequence[str], draft: str | None, off: str | None) -> 
         return f"speculation is off: {off}"
     if not drafters:
         return "no drafters"
-    return f"drafters: {', '.join(drafters)}" + (f"; draft model '{Path(draft).name}'" if draft else "")
+    model = f"; draft model '{Path(draft).name}'" if draft and "draft-simple" in drafters else ""
+    return f"drafters: {', '.join(drafters)}{model}"
 
 
 def request_lines(id_slot: int, id_task: int, timings: Timings) -> list[str]:

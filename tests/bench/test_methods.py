@@ -40,6 +40,9 @@ def test_auto_takes_the_drafters_of_the_command_line() -> None:
         ("draft", ("draft-simple",)),
         ("draft-simple", ("draft-simple",)),
         ("suffix+draft", ("suffix", "draft-simple")),
+        ("mtp", ("draft-mtp",)),
+        ("suffix+draft-eagle3", ("suffix", "draft-eagle3")),
+        ("dflash+dspark", ("draft-dflash", "draft-dspark")),
         ("grammar+ngram-simple+ngram-cache", ("grammar", "ngram-simple", "ngram-cache")),
     ],
 )
@@ -51,6 +54,8 @@ def test_drafters_by_name_are_taken_literally(name: str, types: tuple[str, ...])
 def test_numbers_set_what_is_natural_and_leave_the_rest() -> None:
     assert engine("draft:8").drafters.draft_model == DraftModelParams(n_max=8, p_min=0.0)
     assert engine("draft:8:0.6").drafters.draft_model == DraftModelParams(n_max=8, p_min=0.6)
+    assert engine("mtp:4").drafters.draft_model == DraftModelParams(n_max=4, p_min=0.0)
+    assert engine("draft-eagle3:5:0.2").drafters.draft_model == DraftModelParams(n_max=5, p_min=0.2)
     assert engine("suffix:8").drafters.suffix == SuffixParams(n_max=8, p_min=0.3)
     assert engine("ngram-simple:4:8").drafters.ngram_simple == NgramParams(size_n=4, size_m=8)
     assert engine("ngram-map-k4v:4").drafters.ngram_map_k4v == NgramParams(size_n=4)
@@ -103,3 +108,6 @@ def test_numbers_out_of_range_and_a_missing_draft_model_are_told_before_anything
     without = Settings(model=ModelParams(path="m.gguf"))
     with pytest.raises(ConfigError, match="suffix\\+draft:8 needs a draft model"):
         parse("suffix+draft:8").settings(without)
+    with pytest.raises(ConfigError, match="eagle3 needs a draft model or a head"):
+        parse("eagle3").settings(without)
+    assert parse("mtp").settings(without).engine.spec_types == ("draft-mtp",)

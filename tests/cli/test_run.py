@@ -19,6 +19,7 @@ from paceline.cli.report import json_object, summary, total
 from paceline.cli.run import Task, collect
 from paceline.cli.tint import RESET, Screen, color_of, wants_color
 from paceline.cli.values import unescape
+from paceline.drafters.names import NAMES
 from paceline.engine.stats import DrafterStats
 from paceline.errors import ConfigError, ContextFull, PromptError
 
@@ -89,8 +90,7 @@ def test_without_color_the_text_is_untouched() -> None:
 
 
 def test_colors_are_stable_and_differ() -> None:
-    names = ["draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "suffix"]
-    assert len({color_of(name) for name in names}) == len(names)
+    assert len({color_of(name) for name in NAMES}) == len(NAMES)
     assert color_of("somebody-else's") == color_of("somebody-else's")
 
 

@@ -66,6 +66,7 @@ def write_dflash(
     confidence: bool = False,
     anchor: bool | None = None,
     causal: bool | None = None,
+    mask: int | None = MASK,
     n_extra: int = 0,
 ) -> str:
     """`markov` makes it a DSpark head; `anchor` says whether that one drafts from its first row on.
@@ -74,7 +75,8 @@ def write_dflash(
     """
     file = File(path, "dflash", seed=seed, width=width, n_layer=n_layer)
     n_vocab = file.vocab(n_extra)
-    file.writer.add_mask_token_id(MASK)
+    if mask is not None:
+        file.writer.add_mask_token_id(mask)
     file.keys({"target_layers": list(layers), "block_size": block_size})
     file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
     if causal is not None:

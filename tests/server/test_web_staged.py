@@ -15,6 +15,7 @@ CONTROLS = ("button:not(:disabled)",)
 MARKDOWN = (".body a", ".body blockquote", ".body code", ".language", "th", "td")
 ALL_DRAFTERS = [
     *("draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"),
+    *("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark"),
     *("suffix", "grammar", "from-the-future"),
 ]
 

@@ -12,7 +12,7 @@ COMPARE = [
         kind=Kind.LIST,
         default="none,auto",
         help="what to compare: none, auto (what you get by default), oracle (knows the text: this machine's limit), or "
-        "drafters under --spec-policy fixed, as in suffix, ngram-mod+draft, draft:8:0.6 (n_max, p_min), "
+        "drafters under --spec-policy fixed, as in suffix, ngram-mod+draft, draft:8:0.6 or mtp:4 (n_max, p_min), "
         "ngram-simple:4:8 (n, m); auto:draft:8 lets the planner choose within that",
     ),
     Flag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.cli import values
 from paceline.cli.table.flag import EVERY, WRITING, Flag, Kind, rows
+from paceline.drafters.names import NAMES
 
 CHOICE = [
     Flag(
@@ -13,8 +14,11 @@ CHOICE = [
         grows=True,
         env="LLAMA_ARG_SPEC_TYPE",
         metavar="A,B",
-        default="grammar,suffix; draft-simple too with -md",
-        help="the drafters to use, such as ngram-simple; none = no speculation at all, not even with -md",
+        choices=(*NAMES, "none"),
+        default="grammar,suffix; what -md gives, too",
+        help="the drafters to use: grammar, suffix, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, "
+        "draft-simple, and heads that read the model: draft-mtp (Qwen3.5, GLM-4.5 and others have theirs in their own "
+        "file), draft-eagle3, draft-dflash, draft-dspark (with -md); none = no speculation at all, not even with -md",
     ),
     Flag(
         names="--spec-default",
@@ -81,7 +85,8 @@ DRAFT_MODEL = [
         kind=Kind.PATH,
         env="LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT",
         default="none",
-        help="a small GGUF model with the same tokenizer, which drafts for the large one; turns draft-simple on",
+        help="what drafts for the large model: a small GGUF model with the same tokenizer, or a head that was trained "
+        "for it (EAGLE-3, MTP, DFlash, DSpark); the file says which, and turns its drafter on",
     ),
     Flag(
         names="-hfd --spec-draft-hf",
@@ -98,29 +103,31 @@ DRAFT_MODEL = [
         sets="drafters.draft_model.window",
         kind=Kind.INT,
         env="LLAMA_ARG_CTX_SIZE_DRAFT",
-        help="how many tokens of the past the draft model sees, sliding along; more is rarely better; 0 = all it can",
+        help="how many tokens of the past the draft model or head sees, sliding along; more is rarely better; 0 = all "
+        "it can",
     ),
     Flag(
         names="--spec-draft-n-max",
         sets="drafters.draft_model.n_max",
         kind=Kind.INT,
         env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
-        help="the most tokens the draft model proposes at once",
+        help="the most tokens the draft model or head proposes at once; a chain of MTP heads or a DFlash block may be "
+        "shorter",
     ),
     Flag(
         names="--spec-draft-n-min",
         sets="drafters.draft_model.n_min",
         kind=Kind.INT,
         env="LLAMA_ARG_SPEC_DRAFT_N_MIN",
-        help="drop the draft model's drafts that are shorter than this",
+        help="drop drafts of the draft model or head that are shorter than this",
     ),
     Flag(
         names="--draft-p-min --spec-draft-p-min",
         sets="drafters.draft_model.p_min",
         kind=Kind.FLOAT,
         env="LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
-        help="the draft model stops at its first token less likely than this; higher = shorter, surer drafts; left "
-        "out: 0.75, or whatever pays under --spec-policy auto",
+        help="the draft model or head stops at its first token less likely than this; higher = shorter, surer drafts; "
+        "left out: 0.75, or whatever pays under --spec-policy auto",
     ),
     Flag(
         names="-ngld --spec-draft-ngl",

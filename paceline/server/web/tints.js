@@ -10,15 +10,19 @@ const TINTS = new Map([
   ["ngram-cache", 5],
   ["suffix", 6],
   ["grammar", 7],
+  ["draft-simple", 0],
+  ["draft-eagle3", 9],
+  ["draft-mtp", 10],
+  ["draft-dflash", 11],
+  ["draft-dspark", 12],
 ]);
-const DRAFT_MODEL = 0;
 const OTHER = 8;
 const LONGEST_LEGEND = 24;
 
 const known = new Set();
 
 function tintOf(source) {
-  return source.startsWith("draft-") ? DRAFT_MODEL : (TINTS.get(source) ?? OTHER);
+  return TINTS.get(source) ?? OTHER;
 }
 
 /** Guessed text, as nodes of the tree. The space before a word stays plain: easier on the eye. */
