@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Rows = npt.NDArray[np.float32]
 MTP = 1
-SIZE = 512
+SIZE = 256
 """Cells and batch of every context: texts are shorter."""
 LIBRARY: ctypes.CDLL = c._lib
 FLOATS = ctypes.POINTER(ctypes.c_float)
