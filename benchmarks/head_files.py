@@ -27,16 +27,17 @@ class HeadFile:
         self.name = architecture
         self.n_embd, self.n_ff = self.number("embedding_length"), self.number("feed_forward_length")
         self.n_head, self.n_kv = self.number("attention.head_count"), self.number("attention.head_count_kv")
-        self.n_layer, self.head = self.number("block_count"), self.n_embd // self.number("attention.head_count")
+        self.n_layer = self.number("block_count")
+        self.head = self.number("attention.key_length", self.n_embd // self.n_head)
         self.writer = gguf.GGUFWriter(str(path), architecture)
         self._shape(n_layer)
         self._vocabulary()
 
-    def number(self, key: str) -> int:
-        return int(self._field(f"{self._field('general.architecture')}.{key}"))
+    def number(self, key: str, default: int = 0) -> int:
+        return int(self._field(f"{self._field('general.architecture')}.{key}", default))
 
-    def _field(self, key: str) -> Any:
-        return self._reader.fields[key].contents()
+    def _field(self, key: str, default: Any = None) -> Any:
+        return self._reader.fields[key].contents() if key in self._reader.fields else default
 
     def _shape(self, n_layer: int) -> None:
         writer = self.writer

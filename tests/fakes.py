@@ -216,12 +216,19 @@ class Prophet(Drafter):
 class Client:
     """One request and what was heard of it."""
 
-    def __init__(self, prompt: list[int], max_tokens: int | None = 20, stop: StopCheck | None = None, **more: object):
+    def __init__(
+        self,
+        prompt: list[int],
+        max_tokens: int | None = 20,
+        stop: StopCheck | None = None,
+        sampling: SamplingParams = GREEDY,
+        **more: object,
+    ) -> None:
         self.all_events: list[Event] = []
         self.request = Request(
             id=next(IDS),
             prompt=(Tokens(prompt),),
-            sampling=GREEDY,
+            sampling=sampling,
             max_tokens=max_tokens,
             **more,  # type: ignore[arg-type]
         )

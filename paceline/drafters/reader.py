@@ -133,9 +133,9 @@ class HeadDrafter(Drafter):
         """Rows and cells stay, for a request that goes on from here."""
 
     def idle_place(self) -> tuple[int, int]:
-        memory = self.memories[0]
-        seq = min(range(len(self._traces)), key=memory.end)
-        return seq, memory.position(memory.end(seq))
+        context = self.memories[0].context
+        seq = min(range(len(self._traces)), key=context.next_position)
+        return seq, context.next_position(seq)
 
     def close(self) -> None:
         for memory in self.memories:

@@ -235,10 +235,11 @@ class Core:
             return 0
         if slot.active is None or slot.active.cancelled:
             self.memory.keep(slot, n_read - len(slot.draft))
+            self.drafting.observe(work)
             self.endings.finish(slot, "cancelled")
             return 0
         if slot.request.max_tokens == 0:
-            return self._only_read(slot, n_read)
+            return self._only_read(work, n_read)
         try:
             return self._verify(work, rows[work.row : work.row + work.n_outputs])
         except NoNumbers as error:
@@ -247,9 +248,11 @@ class Core:
             self.endings.fail(slot, error)
             return 0
 
-    def _only_read(self, slot: Slot, n_read: int) -> int:
+    def _only_read(self, work: Work, n_read: int) -> int:
         """Nothing is to be written: the prompt stays in memory, for whoever asks next."""
+        slot = work.slot
         self._keep_prompt(slot, n_read)
+        self.drafting.observe(work)
         slot.clock.first_token = perf_counter()
         self.endings.finish(slot, "length")
         return 0

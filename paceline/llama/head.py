@@ -99,10 +99,14 @@ class HeadContext(Context):
         """What the last batch computed, a row for each token that has one: a copy."""
         return floats(calls().get_nextn(self.handle), n, self.model.n_embd_out).copy()
 
+    def next_position(self, seq: int) -> int:
+        """After all that its memory has of the sequence, which may be the target's."""
+        return 1 + int(c.llama_memory_seq_pos_max(self._memory, seq))
+
     def encode(self, batch: RowBatch) -> Floats:
         """Rows of the target's made into the head's own: a copy. Nothing is remembered of them, but libllama wants
         positions that come after those of the sequence."""
-        batch.spread_positions(1 + int(c.llama_memory_seq_pos_max(self._memory, 0)))
+        batch.spread_positions(self.next_position(0))
         batch.raw.n_tokens = batch.n_tokens
         if c.llama_encode(self.handle, batch.raw) != 0:
             raise DecodeError(f"libllama could not encode {batch.n_tokens} rows: {log.reason()}")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from paceline import models
@@ -33,7 +34,7 @@ from paceline.process import heads
 from paceline.process.base import OnProgress
 from paceline.process.gguf_check import Contents, check_gguf
 from paceline.process.opening import Finding, open_exactly
-from paceline.process.probe import POOR, probe, question
+from paceline.process.probe import POOR, Agreement, probe, probe_head, question
 from paceline.text.chat import ChatTemplate
 
 log = logging.getLogger("paceline")
@@ -45,8 +46,9 @@ LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
 SNAPSHOTS = 8  # of a recurrent state, which can be 50 MiB for each slot; longer drafts are taken back by a checkpoint
 RECURRENT = "{} has a recurrent memory, which --exact computes one token at a time; run it without --exact"
-USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. \
-A smaller model of the target's own family does better."
+USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. %s"
+BETTER_MODEL = "A smaller model of the target's own family does better."
+BETTER_HEAD = "Was the head trained for this very model?"
 
 
 class Parts:
@@ -89,9 +91,9 @@ class Parts:
             self.computing[name] = self._open_draft() if name == DraftModel.name else self._open_heads(name)
         wanted = params.spec_policy == "auto" and not params.is_synthetic and bool(types or own)
         self.planner = self._planner() if wanted else None
-        self.policy = self._policy()
         self.drafters = [*own, *registry.build(types, Resources(params.drafters, self.model, self.computing))]
         self.rows = self._rows()
+        self.policy = self._policy()
         if params.is_synthetic:
             log.warning("drafts are accepted by chance (--spec-synth): what is written means nothing")
         if self.speculation_off:
@@ -117,7 +119,7 @@ class Parts:
 
     def _types(self, target: Contents) -> tuple[str, ...]:
         """What drafts, with the files there are. The target's own heads are loaded with it where they are wanted, or
-        may be by somebody who shares the model."""
+        where the model is shared with others who may want them."""
         draft = self.settings.draft.path if self.settings.draft else None
         types = heads.resolved(canonical(self.settings.engine.spec_types), target, draft)
         self._own_heads = heads.uses_own_blocks(types, draft)
@@ -191,8 +193,7 @@ class Parts:
         if self.planner is None:
             return FixedPolicy()
         policy = AutoPolicy(self.planner)
-        if DraftModel.name in self.computing:
-            self._probe(self.computing[DraftModel.name], policy)
+        self._probe(policy)
         return policy
 
     def _curve(self, context: Context, seconds: float) -> CostCurve:
@@ -204,16 +205,26 @@ class Parts:
         self._stack.callback(lambda: curve.save(path, context.about))
         return curve
 
-    def _probe(self, own: OwnContexts, policy: AutoPolicy) -> None:
-        """Tell the policy how far the draft model can be trusted, and people if it cannot."""
+    def _probe(self, policy: AutoPolicy) -> None:
+        """Tell the policy how far a draft model or a head can be trusted, and people if it cannot."""
         source, vocab = self.model.chat_template, self.model.vocab
         asked = question(vocab, (lambda: ChatTemplate.of(source, vocab)) if source else None)
-        draft = own.main
-        agreements = WORKER.call(lambda: probe(self.context, draft, asked, vocab.eog))
-        policy.set_agreement(DraftModel.name, agreements, own.costs.predict(1))
-        agreement = policy.agreement.get(DraftModel.name, 1.0)
-        if agreement < POOR:
-            log.warning(USELESS, Path(draft.model.path).name, 100 * agreement)
+        for drafter in self.drafters:
+            own = self.computing.get(drafter.name)
+            if own is None:
+                continue
+            agreements = WORKER.call(partial(self._agreements, drafter, asked))
+            policy.set_agreement(drafter.name, agreements, 0.0 if drafter.block else own.costs.predict(1))
+            agreement = policy.agreement.get(drafter.name, 1.0)
+            if agreement < POOR:
+                better = BETTER_HEAD if drafter.reads_target else BETTER_MODEL
+                log.warning(USELESS, Path(own.main.model.path).name, 100 * agreement, better)
+
+    def _agreements(self, drafter: Drafter, asked: list[int]) -> list[Agreement]:
+        eog = self.model.vocab.eog
+        if self.rows and drafter.reads_target:
+            return probe_head(self.context, self.rows, drafter, asked, eog)
+        return probe(self.context, self.computing[drafter.name].main, asked, eog)
 
     def close(self) -> None:
         self._stack.close()

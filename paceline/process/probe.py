@@ -1,16 +1,19 @@
-"""Before the first request: does the draft model say what the target says?
+"""Before the first request: does the draft model, or a head, say what the target says?
 
-The target writes the beginning of a short answer, the draft model reads it in one batch and says what it would have
-written at every place; so a good one is used from the start, and one that is no use is known as such before it has
-slowed anybody down. Knows text and contexts, nothing of policies.
+The target writes the beginning of a short answer. The draft model reads it in one batch and says what it would have
+written at every place; a head is asked for one token at every place. So a good one is used from the start, and one that
+is no use is known as such before it has slowed anybody down. Knows text and contexts, nothing of policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
 from time import perf_counter
 
+from paceline.drafters.base import Drafter, DraftRequest
 from paceline.drafters.guess import likeliest
+from paceline.engine.drafting import TargetRows
 from paceline.engine.warmup import Computes
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.model import Vocab
@@ -48,19 +51,47 @@ def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozense
     return found
 
 
+def probe_head(
+    target: Computes, rows: TargetRows, drafter: Drafter, asked: Sequence[int], eog: frozenset[int]
+) -> list[Agreement]:
+    """A head's agreement on the tokens that the target writes, as many as there is time for."""
+    text, guesses = list(asked), []
+    n_most = min(N_WRITTEN, target.n_ctx_seq - 1 - len(asked)) if len(asked) <= target.n_batch else 0
+    for token, first in islice(steps(target, asked, eog, rows), max(0, n_most)):
+        start = len(text) - first
+        drafter.observe(0, start, text, rows.rows(drafter.source, 0, first))
+        text.append(token)
+        (draft,) = drafter.draft([DraftRequest(0, text, 1, p_min=0.0)])
+        guesses.append((draft.confidence[0], draft.tokens[0]) if draft.tokens else (0.0, -1))
+    drafter.begin(0, [])
+    written = text[len(asked) + 1 :]
+    found = [(sure, token == own) for own, (sure, token) in zip(written, guesses, strict=False)]
+    return found if len(found) >= LEAST else []
+
+
 def write(context: Computes, asked: Sequence[int], n: int, eog: frozenset[int]) -> list[int]:
     """What it says greedily, n tokens at most. Leaves the context empty."""
-    if n < LEAST:
-        return []
-    batch, feed, start = context.new_batch(), list(asked), perf_counter()
-    written: list[int] = []
-    while len(written) < n and perf_counter() - start < SECONDS[len(written) < LEAST]:
-        batch.clear()
-        batch.add(0, feed, len(asked) + len(written) - len(feed) if written else 0, 1)
-        token = int(context.decode(batch)[0].argmax())
-        if token in eog:
-            break
-        written.append(token)
-        feed = [token]
-    context.remove(0, 0)
-    return written
+    return [token for token, _ in islice(steps(context, asked, eog), n)] if n >= LEAST else []
+
+
+def steps(
+    context: Computes, asked: Sequence[int], eog: frozenset[int], rows: TargetRows | None = None
+) -> Iterator[tuple[int, int]]:
+    """Each token it says greedily, and how many were computed for it, until its time is over."""
+    batch, feed, position, start = context.new_batch(), list(asked), 0, perf_counter()
+    try:
+        for n in count():
+            if perf_counter() - start >= SECONDS[n < LEAST]:
+                break
+            batch.clear()
+            batch.add(0, feed, position, 1)
+            if rows:
+                rows.switch(on=True)
+            token = int(context.decode(batch)[0].argmax())
+            if token in eog:
+                break
+            yield token, len(feed)
+            position += len(feed)
+            feed = [token]
+    finally:
+        context.remove(0, 0)

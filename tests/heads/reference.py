@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Rows = npt.NDArray[np.float32]
 MTP = 1
-SIZE = 512
+SIZE = 256
 """Cells and batch of every context: texts are shorter."""
 LIBRARY: ctypes.CDLL = c._lib
 FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -55,11 +55,15 @@ class Drafted:
         self.chances.append(1 / float(np.exp(scores - best[1]).sum()) if chance is None else chance)
         self.leads.append(float(best[1] - best[0]))
 
+    def after(self, n: int) -> Drafted:
+        return Drafted(self.tokens[n:], self.chances[n:], self.leads[n:])
+
 
 class Reference:
     """A target and its head; the head is None where it is in the target's own file."""
 
     def __init__(self, target: str, head: str | None = None) -> None:
+        self._first, self._ahead = 0, list[int]()
         self.target = load(target)
         self.head = self.target if head is None else load(head)
         self.file = Path(head or target).read_bytes()
@@ -71,12 +75,23 @@ class Reference:
             c.llama_model_free(self.head)
         c.llama_model_free(self.target)
 
-    def draft(self, text: Sequence[int], n: int) -> Drafted:
-        """The last token of `text` is known but not computed, as in an engine that has just sampled it."""
+    def draft(self, text: Sequence[int], n: int, *, first: int = 0, ahead: Sequence[int] = ()) -> Drafted:
+        """The last token of `text` is known but not computed, as in an engine that has just sampled it. Rows before
+        `first` the head does not get; the draft comes after the tokens that are `ahead`."""
+        self._first, self._ahead = first, list(ahead)
         arch = meta(self.head, "general.architecture")
         way = {"eagle3": self._eagle3, "dflash": self._dflash}.get(arch, self._mtp)
         with context(self.target) as target:
-            return way(target, list(text), n)
+            return way(target, list(text), n + len(ahead)).after(len(ahead))
+
+    def rows(self, text: Sequence[int]) -> Rows:
+        """What the head would read of each token of the text."""
+        with context(self.target) as target:
+            if n_layer_ids(self.head) and self.head != self.target:
+                return self._features(target, list(text))
+            set_nextn(target, True, False)
+            decode(target, list(text), None, range(len(text)))
+            return nextn(target, self.target, len(text))
 
     def write(self, text: Sequence[int], n: int) -> list[int]:
         """What the target itself would go on with, greedily; each token from the whole text again."""
@@ -93,13 +108,13 @@ class Reference:
         with context(self.head, other=target) as head:
             set_nextn(head, True, True)
             encode(head, features)
-            rows = nextn(head, self.head, len(features))
-            tokens, positions = text[1:], list(range(len(text) - 1))
+            rows = nextn(head, self.head, len(features))[self._first :]
+            tokens, positions = text[self._first + 1 :], list(range(self._first, len(text) - 1))
             while len(drafted.tokens) < n:
                 # All logits: an EAGLE-3 decoder given some flags only answers with the first rows, whichever they are.
                 decode(head, tokens, rows, positions, logits="all")
                 scores = logits(head, self.head, len(tokens) - 1)
-                drafted.add(int(scores.argmax()), scores)
+                drafted.add(self._next(drafted, scores), scores)
                 rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
                 positions = [positions[-1] + 1]
         return drafted
@@ -118,24 +133,26 @@ class Reference:
 
     def _mtp_single(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
         drafted = Drafted()
-        tokens, positions = text[1:], list(range(1, len(text)))
+        rows, tokens, positions = rows[self._first :], text[self._first + 1 :], list(range(self._first + 1, len(text)))
         while len(drafted.tokens) < n:
-            decode(head, tokens, rows, positions, logits="last")
+            # All logits: a Qwen3.5 block given some flags only hands out the first rows, whichever they are.
+            decode(head, tokens, rows, positions, logits="all")
             scores = logits(head, self.head, len(tokens) - 1)
-            drafted.add(int(scores.argmax()), scores)
-            rows, tokens, positions = nextn(head, self.head, 1), drafted.tokens[-1:], [positions[-1] + 1]
+            drafted.add(self._next(drafted, scores), scores)
+            rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
+            positions = [positions[-1] + 1]
         return drafted
 
     def _mtp_chained(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
         """Head i reads the text and the draft so far into its own layer, then drafts token i."""
         drafted = Drafted()
-        tokens = text[1:]
+        rows, tokens = rows[self._first :], text[self._first + 1 :]
         for i in range(min(n, int(c.llama_model_n_layer_nextn(self.head)))):
             c.llama_memory_clear(c.llama_get_memory(head), True)
             set_offset(head, i)
-            decode(head, tokens, rows, range(1, len(tokens) + 1), logits="last")
+            decode(head, tokens, rows, range(self._first + 1, self._first + 1 + len(tokens)), logits="last")
             scores = logits(head, self.head, len(tokens) - 1)
-            drafted.add(int(scores.argmax()), scores)
+            drafted.add(self._next(drafted, scores), scores)
             rows = np.concatenate([rows, nextn(head, self.head, 1)])
             tokens = [*tokens, drafted.tokens[-1]]
         return drafted
@@ -149,7 +166,7 @@ class Reference:
         while len(drafted.tokens) < n:
             decode(head, [token], row, [len(text) - 1], logits="last")
             scores = logits(head, self.head, 0)
-            drafted.add(int(scores.argmax()), scores)
+            drafted.add(self._next(drafted, scores), scores)
             token, row = drafted.tokens[-1], nextn(head, self.head, 1)
         return drafted
 
@@ -163,7 +180,7 @@ class Reference:
         with context(self.head, other=target) as head:
             set_nextn(head, True, not top_k)
             c.llama_set_causal_attn(head, meta(self.head, "dflash.attention.causal", "false") == "true")
-            decode(head, None, features, range(len(features)), logits="none")
+            decode(head, None, features[self._first :], range(self._first, len(features)), logits="none")
             block = [text[-1], *[mask] * (n_block - 1)]
             decode(head, block, None, range(len(text) - 1, len(text) - 1 + n_block), logits="none" if top_k else "all")
             if top_k:
@@ -178,6 +195,10 @@ class Reference:
             scores = logits(head, self.head, i)
             drafted.add(int(scores.argmax()), scores, None if sure is None else float(sure[i]))
         return drafted
+
+    def _next(self, drafted: Drafted, scores: Rows) -> int:
+        n = len(drafted.tokens)
+        return self._ahead[n] if n < len(self._ahead) else int(scores.argmax())
 
     def _width(self) -> int:
         """Of one row of the target; libllama would read past a shorter one."""
@@ -228,6 +249,7 @@ def context(model: Any, *, other: Any = None, kind: int = 0) -> Iterator[Any]:
     params.n_ctx = params.n_batch = params.n_ubatch = SIZE
     params.n_threads = params.n_threads_batch = 1
     params.ctx_type, params.ctx_other = kind, other
+    params.type_k = params.type_v = params.flash_attn_type = 0  # float32, which rounds least
     handle = c.llama_init_from_model(model, params)
     if not handle:
         raise ValueError("libllama makes no context of this model")

@@ -39,6 +39,7 @@ def write_step35(
     blocks: bool = True,
     width: int = WIDTH,
     n_extra: int = 0,
+    window: int = STEP_WINDOW,
 ) -> str:
     """`n_heads` NextN blocks behind `n_layer` dense layers, every other one with a sliding window.
 
@@ -46,7 +47,7 @@ def write_step35(
     """
     file = File(path, "step35", seed=seed, n_layer=n_layer + n_heads, width=width)
     n_vocab = file.vocab(n_extra)
-    file.keys({"attention.sliding_window": STEP_WINDOW, "expert_feed_forward_length": 2 * width})
+    file.keys({"attention.sliding_window": window, "expert_feed_forward_length": 2 * width})
     file.keys({"attention.key_length": HEAD_WIDTH, "attention.value_length": HEAD_WIDTH})
     file.keys({"attention.sliding_window_pattern": [i % 2 == 0 for i in range(n_layer + n_heads)]})
     if n_heads:
@@ -73,12 +74,12 @@ def add_step35_block(file: File, i: int, seed: int) -> None:
     file.feed_forward(block)
 
 
-def write_gemma4(path: Path, *, seed: int = 23, n_layer: int = GEMMA_LAYERS) -> str:
+def write_gemma4(path: Path, *, seed: int = 23, n_layer: int = GEMMA_LAYERS, window: int = GEMMA_WINDOW) -> str:
     """Sliding and full attention in turns; the last two layers' cells are what the assistant reads."""
     file = File(path, "gemma4", seed=seed, n_layer=n_layer)
     n_vocab = file.vocab()
     file.keys({"embedding_length_per_layer_input": 0})
-    add_gemma_attention_keys(file, n_layer)
+    add_gemma_attention_keys(file, n_layer, window)
     file.matrix("token_embd", n_vocab, WIDTH)
     file.ones(("output_norm",))
     file.matrix("output", n_vocab, WIDTH, 4.0)
@@ -108,10 +109,10 @@ def write_gemma4_assistant(path: Path, *, seed: int = 24, width: int = 48, targe
     return file.done()
 
 
-def add_gemma_attention_keys(file: File, n_layer: int) -> None:
+def add_gemma_attention_keys(file: File, n_layer: int, window: int = GEMMA_WINDOW) -> None:
     for name in ("key_length", "value_length", "key_length_swa", "value_length_swa"):
         file.keys({f"attention.{name}": HEAD_WIDTH})
-    file.keys({"attention.sliding_window": GEMMA_WINDOW})
+    file.keys({"attention.sliding_window": window})
     file.keys({"attention.sliding_window_pattern": [i % 2 == 0 for i in range(n_layer)]})
 
 
