@@ -107,7 +107,6 @@ class Drafter(Protocol):
     block: int = 0
     reads_target: bool = False
     source: Source = ()
-    window: int = 0
 
     def can_help(self, grammar: Constraint | None) -> bool:
         """Whether it has anything to say about a request with this grammar, or with none."""
@@ -121,6 +120,11 @@ class Drafter(Protocol):
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """This draft of yours was checked: the target agreed with its first `n_accepted` tokens."""
+
+    def n_rows(self, n_text: int, n_left: int) -> int:
+        """For those that read the target: how many rows at the end of such a text are worth having, when so many tokens
+        may follow it."""
+        return 0
 
     def observe(self, seq: int, start: int, text: Sequence[int], rows: Floats) -> None:
         """For those that read the target: it has computed the text's tokens from position `start` on, and these are
@@ -150,15 +154,15 @@ class Drafter(Protocol):
 class OwnContexts:
     """What a drafter that computes has of its own: a model's context, or those of heads, and what their steps cost.
 
-    `window` is how much of a text it may hold; `n_worth` says how much of a new one is worth reading when so many
-    tokens may follow it, where somebody knows.
+    `window` is how much of a text it may hold; `n_worth` says how much of a text of this length is worth reading when
+    so many tokens may follow it, where somebody knows.
     """
 
     costs: Costs
     window: int
     context: Context | None = None
     heads: Sequence[HeadContext] = ()
-    n_worth: Callable[[int], int] | None = None
+    n_worth: Callable[[int, int], int] | None = None
 
     @property
     def main(self) -> Context:

@@ -91,19 +91,19 @@ class DraftModel(Drafter):
         costs: Costs,
         *,
         sharpness: float = 1.0,
-        n_worth: Callable[[int], int] | None = None,
+        n_worth: Callable[[int, int], int] | None = None,
         n_target: int | None = None,
     ) -> None:
-        """`n_worth` says how much of a new text is worth reading when so many tokens may follow it; all that the window
-        holds where nobody says. `costs` hear of every draft step. The target knows `n_target` tokens, where not as many
-        as the draft."""
+        """`n_worth` says how much of a text of this length is worth reading when so many tokens may follow it; all that
+        the window holds where nobody says. `costs` hear of every draft step. The target knows `n_target` tokens, where
+        not as many as the draft."""
         self.context = context
         self.costs: Costs = costs
         self.params = params
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
         self.n_keep = min(params.n_keep, self.window // 4)
-        self._n_worth = n_worth or (lambda n_left: self.window)
+        self._n_worth = n_worth or (lambda n_text, n_left: self.window)
         self._n_target = n_target or context.n_vocab
         self._writing = Writing(params, context.model.vocab.eog, self._n_target, sharpness)
         self._views = [View(self.n_keep) for _ in range(context.n_seqs)]
@@ -185,8 +185,8 @@ class DraftModel(Drafter):
         self._align(request.seq, view, text, len(text) - 1)
         view.n_sure = min(view.n_sure, len(request.tokens) - view.skipped)
         n_new = len(text) - view.skipped - len(view.cached)
-        if n_new > self.window or n_new > self._n_worth(request.n_left):
-            self._refill(request.seq, view, len(text), self._n_worth(request.n_left))
+        if n_new > self.window or n_new > self._n_worth(len(text), request.n_left):
+            self._refill(request.seq, view, len(text), self._n_worth(len(text), request.n_left))
         elif len(text) - view.skipped + n_ahead > self.window:
             self._slide(request.seq, view, len(text), n_ahead)
         return view.missing(text)

@@ -9,7 +9,7 @@ Bound: a window of rows per sequence here, and of cells in the head's context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.config.drafters import DraftModelParams
@@ -105,7 +105,7 @@ class HeadDrafter(Drafter):
         self.params = params
         context = memories[0].context
         self.window = computing.window
-        self._n_worth: Callable[[int], int] = computing.n_worth or (lambda n_left: self.window)
+        self._n_worth = computing.n_worth or (lambda n_text, n_left: self.window)
         self._traces = [RowTrace(self.window) for _ in range(context.n_seqs)]
         self._writing = Writing(params, context.model.vocab.eog, n_target)
 
@@ -122,9 +122,12 @@ class HeadDrafter(Drafter):
         for memory in self.memories:
             memory.cut(seq, n)
 
+    def n_rows(self, n_text: int, n_left: int) -> int:
+        return max(1, min(self.window, self._n_worth(n_text, n_left)))
+
     def _n_read(self, request: DraftRequest) -> int:
-        """How many rows of a text are worth reading."""
-        return max(1, min(self.window, self._n_worth(request.n_left)))
+        """What was had for a prompt is read; of what came since no more than a prompt of its length would give."""
+        return self.n_rows(len(request.tokens), request.n_left)
 
     def accept(self, seq: int, draft: Draft, n_accepted: int) -> None:
         """Nothing to do: the rows of what was accepted come by themselves."""

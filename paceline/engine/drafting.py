@@ -9,29 +9,17 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Protocol
 
 from paceline.config import SamplingParams
 from paceline.drafters.base import NO_LIMIT, Costs, Draft, Drafter, DraftRequest, Noise
 from paceline.drafters.proposal import Proposal
+from paceline.engine.readers import Readers, TargetRows
 from paceline.engine.scheduler import Work
 from paceline.engine.slot import Slot
 from paceline.engine.stats import DrafterStats
-from paceline.llama.hidden import Source
-from paceline.llama.lib import Floats
 from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
 
 log = logging.getLogger("paceline")
-
-
-class TargetRows(Protocol):
-    """The rows of the target's last batch, for drafters that read them."""
-
-    is_free: bool
-
-    def switch(self, *, on: bool) -> None: ...
-    def covers(self, source: Source) -> bool: ...
-    def rows(self, source: Source, first: int, last: int) -> Floats: ...
 
 
 class Drafting:
@@ -49,8 +37,7 @@ class Drafting:
         self._eog = eog
         self.drafters = {drafter.name: drafter for drafter in drafters}
         self._costs: dict[str, Costs | None] = {drafter.name: drafter.costs for drafter in drafters}
-        self._rows = rows
-        self._readers = [drafter for drafter in drafters if drafter.reads_target] if rows else []
+        self._readers = Readers(drafters, rows)
         self._slots: dict[int, Slot] = {}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
@@ -152,28 +139,15 @@ class Drafting:
     # -- what became of it
 
     def prepare(self, works: Sequence[Work]) -> None:
-        """Before a batch: are its rows worth having? Not those of a long prompt that no drafter will look at, nor where
-        they could change logits that must be the same with and without."""
-        rows = self._rows
-        if rows and self._readers:
-            harmless = rows.is_free or all(work.n_outputs in (0, len(work.tokens)) for work in works)
-            rows.switch(on=harmless and any(map(self._is_near_end, works)))
-
-    def _is_near_end(self, work: Work) -> bool:
-        n_after = len(work.slot.tokens) - work.slot.n_computed - len(work.tokens)
-        return any(n_after < reader.window for reader in self._readers)
+        """A batch is about to be computed."""
+        self._readers.prepare(works, lambda name: name in self.drafters and self.policy.expects(self, name))
 
     def observe(self, work: Work) -> None:
-        """The target has computed this, and as much of it as is still in its memory is the text: drafters that read the
-        target hear of it."""
-        slot, n, rows = work.slot, work.slot.n_computed - work.start, self._rows
-        if not rows or n <= 0:
-            return
-        for reader in self._readers:
-            if reader.name in self._wanted(slot) and rows.covers(reader.source):
+        """It was: drafters that read the target hear of it."""
+        for reader in self._readers.who_hears(work):
+            if reader.name in self._wanted(work.slot):
                 with self._guard(reader.name):
-                    handed_out = rows.rows(reader.source, work.first, work.first + n)
-                    reader.observe(slot.seq, work.start, slot.tokens, handed_out)
+                    self._readers.tell(reader, work)
 
     def settled(self, slot: Slot, n_accepted: int, emitted: Sequence[int]) -> None:
         """The slot's proposal was checked and the text went on with these tokens."""

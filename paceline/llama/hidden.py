@@ -96,20 +96,29 @@ class Hidden:
         self._nextn_width = model.n_embd_out
         wanted = {layer for source in sources for layer in source}
         self.has_nextn = NEXTN in wanted
+        self._layers = wanted - {NEXTN}
+        self._is_awake = False
         self.is_free = True
         self._is_on = False
-        for layer in wanted - {NEXTN}:
-            calls().set_layer(handle, layer, True)
+        self.wake(up=True)
+
+    def wake(self, *, up: bool) -> None:
+        """Whether any rows are handed out at all from now on."""
+        if up != self._is_awake:
+            self._is_awake = up
+            for layer in self._layers:
+                calls().set_layer(self._handle, layer, up)
 
     def switch(self, *, on: bool) -> None:
         """Whether the next batch gives its last states."""
+        on = on and self._is_awake
         if self.has_nextn and on != self._is_on:
             calls().set_nextn(self._handle, on, False)
             self._is_on = on
 
     def covers(self, source: Source) -> bool:
         """Whether the last batch has given all of these."""
-        return self._is_on or NEXTN not in source
+        return self._is_awake and (self._is_on or NEXTN not in source)
 
     def rows(self, source: Source, first: int, last: int) -> Floats:
         """Of these tokens of the last batch, in its order: a copy."""

@@ -68,6 +68,9 @@ class Policy(Protocol):
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         """Give each slot the draft that its next step will check."""
 
+    def expects(self, pool: DrafterPool, name: str) -> bool:
+        """Whether this drafter may well be asked soon."""
+
     def size(self, n_tokens: int) -> int:
         """How many tokens, padding included, the step's batch should have."""
 

@@ -44,6 +44,9 @@ class FixedPolicy(Policy):
             return True
         return all(part.source == GrammarDrafter.name for part in budget.slot.draft.parts)
 
+    def expects(self, pool: DrafterPool, name: str) -> bool:
+        return True
+
     def size(self, n_tokens: int) -> int:
         return n_tokens
 

@@ -16,7 +16,7 @@ from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import DraftBudget, Drafted, DrafterPool, Policy, ShouldContinue
-from paceline.planner.gains import Gains
+from paceline.planner.gains import GainEstimate, Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
@@ -108,8 +108,7 @@ class AutoPolicy(Policy):
     def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
         if not self._can_pay(pool, name, budgets):
             return []
-        seconds = self.gains.seconds.get(name)
-        price = self.planner.rate * (pool.question_seconds(name, self.planner.n_slots) if seconds is None else seconds)
+        price = self._price(pool, name)
         asked, able = [], []
         for budget in budgets:
             gain = self.gains.of(budget.slot.seq, name)
@@ -123,6 +122,14 @@ class AutoPolicy(Policy):
         if able and not asked and self._exploration > 0:
             asked = able[:1]
         return asked
+
+    def _price(self, pool: DrafterPool, name: str) -> float:
+        """What a question takes, in tokens."""
+        seconds = self.gains.seconds.get(name)
+        return self.planner.rate * (pool.question_seconds(name, self.planner.n_slots) if seconds is None else seconds)
+
+    def expects(self, pool: DrafterPool, name: str) -> bool:
+        return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > self._price(pool, name)
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""

@@ -14,6 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from time import perf_counter
+
+import numpy as np
 
 from paceline import models
 from paceline.config import ContextParams, ModelParams
@@ -33,6 +36,7 @@ SHARED_MEMORY = "gemma4-assistant"
 SPARE = 64  # cells beside each window, for what a head writes itself
 MOST_BLOCK = 64  # tokens that a head may write at once: libllama's graph grows with them
 TRYING_S = 300.0
+N_TIMED = 64  # rows
 TRIED = (2, 5, 17, 64, 200)  # tokens in a prompt
 
 
@@ -226,3 +230,15 @@ def change_nothing(rows: Hidden, context: Context) -> bool:
         found[n, on] = context.decode(batch).tobytes()
         context.remove(0, 0)
     return all(found[n, False] == found[n, True] for n, _ in tried)
+
+
+def row_seconds(n_embd: int) -> float:
+    """What taking a row of three layers out of libllama's memory costs about: it is copied twice."""
+    rows = np.ones((N_TIMED, 3 * n_embd), np.float32)
+    copies = np.empty_like(rows)
+    seconds = []
+    for _ in range(3):
+        start = perf_counter()
+        copies[:] = rows.copy()
+        seconds.append(perf_counter() - start)
+    return min(seconds) / N_TIMED

@@ -41,6 +41,7 @@ log = logging.getLogger("paceline")
 
 MEASURING = 0.55  # seconds for the target's cost curve, before the first request
 READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
+HANDING_OUT = 0.01  # of a prompt's time may go into handing out the target's rows of it
 USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
@@ -185,7 +186,8 @@ class Parts:
         planner = Planner(target, least=least, n_rollback=self.context.n_rollback)
         for name, computing in self.computing.items():
             computing.costs = curve = self.curves[name] = self._curve(computing.main, MEASURING / 4)
-            computing.n_worth = worth_reading(planner, curve)
+            row = heads.row_seconds(self.model.n_embd) if computing.heads else 0.0
+            computing.n_worth = worth_reading(planner, curve, row)
         return planner
 
     def _policy(self) -> Policy:
@@ -230,11 +232,15 @@ class Parts:
         self._stack.close()
 
 
-def worth_reading(planner: Planner, draft: CostCurve) -> Callable[[int], int]:
-    """How many tokens of a prompt the draft model should read for an answer of this length; never a handful."""
+def worth_reading(planner: Planner, draft: CostCurve, row_seconds: float = 0.0) -> Callable[[int, int], int]:
+    """How much of a text of this length should be read for an answer of that length; never a handful. Where it is the
+    target's rows that are read, handing them out takes time too, and a prompt must not become much slower by it."""
 
-    def n_worth(n_left: int) -> int:
+    def n_worth(n_text: int, n_left: int) -> int:
         seconds = READING * min(n_left, USUAL_ANSWER) * planner.plain_seconds / planner.n_slots
-        return max(HANDFUL, int(seconds * LARGE / max(1e-9, draft.predict(LARGE))))
+        n = seconds / max(1e-9, draft.predict(LARGE) / LARGE + row_seconds)
+        if row_seconds:
+            n = min(n, HANDING_OUT * n_text * planner.target.predict(LARGE) / LARGE / row_seconds)
+        return max(HANDFUL, int(n))
 
     return n_worth

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from paceline.drafters.base import Drafter, DraftRequest
 from paceline.drafters.guess import likeliest
-from paceline.engine.drafting import TargetRows
+from paceline.engine.readers import TargetRows
 from paceline.engine.warmup import Computes
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.model import Vocab
@@ -86,6 +86,7 @@ def steps(
             batch.clear()
             batch.add(0, feed, position, 1)
             if rows:
+                rows.wake(up=True)
                 rows.switch(on=True)
             token = int(context.decode(batch)[0].argmax())
             if token in eog:

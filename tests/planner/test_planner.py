@@ -161,10 +161,18 @@ def test_a_long_context_makes_draft_tokens_dearer() -> None:
 def test_a_draft_model_may_read_more_for_a_longer_answer_and_less_beside_others() -> None:
     target = planner({1: 1.0, 2: 1.1, 4: 1.3})
     worth = worth_reading(target, CostCurve({1: 0.1, 128: 0.2}))
-    assert worth(10**6) == worth(256) > worth(64) >= 128
-    alone = worth(256)
+    assert worth(0, 10**6) == worth(0, 256) > worth(0, 64) >= 128
+    alone = worth(0, 256)
     target.begin_step(4)
-    assert worth(256) < alone
+    assert worth(0, 256) < alone
+
+
+def test_handing_out_rows_takes_a_hundredth_of_a_prompt_at_most() -> None:
+    target = planner({1: 1.0, 2: 1.1, 128: 12.8})  # a tenth of a second for each token of a prompt
+    worth = worth_reading(target, CostCurve({1: 1e-6, 128: 1e-6}), row_seconds=0.01)
+    assert 190 <= worth(2000, 10**6) <= 200
+    assert worth(4000, 10**6) == 2 * worth(2000, 10**6)
+    assert worth(10, 10**6) == 64
 
 
 def test_the_gain_of_a_model_is_foretold_from_how_it_did_on_a_text() -> None:
