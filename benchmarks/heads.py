@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import guarded, needed, prompts
+from benchmarks.common import guarded, inside, needed, prompts
 from benchmarks.head_files import HEADS, with_mtp
 from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
@@ -101,7 +101,9 @@ def measure(case: Case, args: argparse.Namespace) -> dict[str, float]:
 
         def opened(*, drafts: bool, policy: str = "auto") -> Engine:
             settings = case.settings(drafts=drafts, policy=policy, n_ctx=n_ctx, threads=args.threads)
-            return stack.enter_context(Engine.from_settings(settings, models=models))
+            engine = stack.enter_context(Engine.from_settings(settings, models=models))
+            inside(engine).loop.idle = None  # or it would measure its costs while another engine is timed
+            return engine
 
         none, auto, fixed = opened(drafts=False), opened(drafts=True), opened(drafts=True, policy="fixed")
         text = [token for prompt in prompts(8) for token in none.tokenize(prompt.text)]

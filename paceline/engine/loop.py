@@ -29,7 +29,7 @@ class EngineLoop:
         self, core: Core, idle: IdleMeasuring | None = None, after_step: Callable[[], None] | None = None
     ) -> None:
         self.core = core
-        self._idle = idle
+        self.idle = idle
         self._after_step = after_step or (lambda: None)
         self._arriving: deque[ActiveRequest] = deque()
         self._lock = threading.Lock()
@@ -98,15 +98,15 @@ class EngineLoop:
             log.exception("a step failed; its requests are given up")
             self.core.fail_all(error)
         self._after_step()
-        return self.core.busy or self._idle is not None
+        return self.core.busy or self.idle is not None
 
     def _measure(self) -> bool:
         """A little, while nobody waits; trouble with it touches nobody."""
         try:
-            return self._idle is not None and self._idle.turn(self.core.n_finished)
+            return self.idle is not None and self.idle.turn(self.core.n_finished)
         except Exception:
             log.exception("measuring failed; the costs stay as they are")
-            self._idle = None
+            self.idle = None
             return False
 
     def _take_over(self) -> None:
