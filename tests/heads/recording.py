@@ -19,7 +19,7 @@ from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.reader import HeadDrafter
 from paceline.drafters.trace import RowTrace
 from paceline.engine.core import Core
-from paceline.engine.request import Failed
+from paceline.engine.request import Failed, Finished, Timings
 from paceline.engine.worker import WORKER
 from paceline.llama.lib import Floats
 from paceline.process import heads
@@ -118,6 +118,11 @@ class Stage:
         self.run()
         return client.tokens
 
+    def timings(self, client: Client) -> Timings:
+        last = client.events[-1]
+        assert isinstance(last, Finished), last
+        return last.timings
+
     def close(self) -> None:
         self.engine.close()
 
@@ -129,8 +134,8 @@ class Stage:
         return sum(check_trace(trace, reference, most) for drafter in self.heads for trace in drafter._traces)
 
     def check_drafts(self, reference: Reference, name: str | None = None, most: int = 10) -> int:
-        """Drafts since the last time, `most` of them evenly chosen, are those the reference makes of the same rows; says
-        how many tokens were compared."""
+        """Drafts since the last time, `most` of them evenly chosen, are the reference's of the same rows; says how many
+        tokens were compared."""
         noted = [each for each in self.drafts if each.draft.tokens and name in (None, each.name)]
         chosen = noted[:: max(1, len(noted) // most)]
         n = sum(same_tokens(each, drafted(each, reference)) for each in chosen)

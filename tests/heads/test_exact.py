@@ -1,5 +1,5 @@
-"""The text is the same to the byte whatever a head drafts, in exact mode; and greedily in any mode, on these files whose
-choices are clear."""
+"""The text is the same to the byte whatever a head drafts, in exact mode; and greedily in any mode, on these files
+whose choices are clear."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.drafters.base import Draft, DraftRequest
-from tests.fakes import Client
 from tests.heads.kinds import WIDE, Files, write_files
 from tests.heads.recording import Stage, staged
 from tests.heads.reference import Reference
@@ -55,12 +54,8 @@ def test_a_saved_slot_comes_back(files: Files, reference: Reference, tmp_path: P
             stage.drafts.clear()
             again = stage.submit([*PROMPT, *answer, 9], 5, slot=0)
             stage.run()
-            assert n_reused(again) >= len(PROMPT)
+            assert stage.timings(again).cache_n >= len(PROMPT)
             check(stage, reference)
-
-
-def n_reused(client: Client) -> int:
-    return client.events[-1].timings.cache_n  # type: ignore[union-attr]
 
 
 def test_a_prompt_that_was_set_aside_comes_back(files: Files, reference: Reference) -> None:
@@ -70,7 +65,7 @@ def test_a_prompt_that_was_set_aside_comes_back(files: Files, reference: Referen
         stage.drafts.clear()
         again = stage.submit([*PROMPT, *answer, 9], 6)
         stage.run()
-        assert n_reused(again) >= len(PROMPT)
+        assert stage.timings(again).cache_n >= len(PROMPT)
         check(stage, reference)
 
 
@@ -85,7 +80,7 @@ def test_rows_of_a_prompt_that_was_only_read_are_there(files: Files, reference: 
         stage.drafts.clear()
         again = stage.submit([*PROMPT, *first.tokens, 9], 4)
         stage.run()
-        assert n_reused(again) >= len(PROMPT)
+        assert stage.timings(again).cache_n >= len(PROMPT)
         check(stage, reference, n_rows=len(PROMPT) + n_written)
 
 
