@@ -183,6 +183,8 @@ def settings_of(
     n_ubatch: int = 32,
     precise: bool = True,
     n_ctx_slot: int = 0,
+    kv_unified: bool | None = None,
+    adapters: tuple[tuple[str, float], ...] = (),
     **more: Any,
 ) -> Settings:
     """`precise` are float32 caches without flash attention: what is left are the rounding errors of batch sizes."""
@@ -191,9 +193,16 @@ def settings_of(
         draft_model=DraftModelParams(window=window), ngram_simple=NgramParams(size_n=1, size_m=2)
     )
     return Settings(
-        model=ModelParams(path=target),
+        model=ModelParams(path=target, adapters=adapters),
         draft=ModelParams(path=head) if head else None,
-        context=ContextParams(n_ctx=n_ctx * n_slots, n_ubatch=n_ubatch, n_ctx_slot=n_ctx_slot, n_threads=1, **numbers),
+        context=ContextParams(
+            n_ctx=n_ctx * n_slots,
+            n_ubatch=n_ubatch,
+            n_ctx_slot=n_ctx_slot,
+            kv_unified=kv_unified,
+            n_threads=1,
+            **numbers,
+        ),
         draft_context=ContextParams(n_threads=1, **numbers),
         engine=EngineParams(
             **{"n_slots": n_slots, "spec_types": types, "spec_policy": "fixed", "drafters": drafters, **more}

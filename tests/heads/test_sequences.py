@@ -7,15 +7,19 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.drafters.base import Draft, DraftRequest
+from paceline.process.gguf_check import check_gguf
+from tests.heads.files import WIDTH
 from tests.heads.kinds import WIDE, Files, write_files
-from tests.heads.recording import Stage, staged
+from tests.heads.recording import CLOSE, Stage, near, staged
 from tests.heads.reference import Reference
+from tests.tiny import write_out
 
 pytestmark = pytest.mark.model
 
@@ -98,6 +102,43 @@ def test_a_text_that_outgrows_its_slot_is_drafted_on(files: Files, reference: Re
         assert len(client.tokens) == 50
         assert n_rows > 40
         assert any(noted.draft.tokens for noted in stage.drafts)
+
+
+def test_each_slot_with_cells_of_its_own(files: Files, reference: Reference) -> None:
+    """libllama computes such batches in another order: rows are still given to whom they belong."""
+    with staged(files.target, files.head, files.type, n_slots=4, kv_unified=False, n_ubatch=16) as stage:
+        for n in (5, 40, 12, 33):
+            stage.submit(PROMPT[:n], 9)
+        stage.run()
+        assert stage.check_rows(reference) > 90
+        assert stage.check_drafts(reference) > 10
+
+
+def test_rows_of_other_adapters_are_not_used(files: Files, tmp_path: Path) -> None:
+    """The text is the same, what the target computed of it is not. Nobody has read that in between."""
+    adapters = ((write_lora(tmp_path / "lora.gguf", check_gguf(files.target).architecture), 0.0),)
+    with staged(files.target, files.head, files.type, adapters=adapters) as stage:
+        stage.write(PROMPT, 4)
+        stage.write(PROMPT, 4, types=(), adapter="1.0")
+        stage.write([*PROMPT[:30], 7, 8], 3, adapter="1.0")
+        trace = stage.heads[0]._traces[0]
+        found, tokens = trace.rows(trace.start, trace.end).copy(), trace.text
+    with staged(files.target, files.head, files.type, adapters=adapters) as stage:
+        stage.write([*tokens, 9], 1, adapter="1.0")
+        right = stage.heads[0]._traces[0].rows(trace.start, trace.end)
+        assert near(found, right, CLOSE)
+
+
+def write_lora(path: Path, architecture: str) -> str:
+    """On what the first layer hands on."""
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 1.0)
+    writer.add_tensor("blk.0.attn_output.weight.lora_a", np.eye(1, WIDTH, dtype=np.float32))
+    writer.add_tensor("blk.0.attn_output.weight.lora_b", np.ones((WIDTH, 1), np.float32))
+    write_out(writer)
+    return str(path)
 
 
 Step = tuple[str, int, int]
