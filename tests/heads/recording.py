@@ -5,7 +5,7 @@ Everything is compared with the slow reference, which computes the whole text ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams, Settings, SpeculativeParams
-from paceline.config.drafters import DrafterSettings, DraftModelParams, NgramParams
+from paceline.config.drafters import DrafterSettings, NgramParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.reader import HeadDrafter
 from paceline.drafters.trace import RowTrace
@@ -179,30 +179,20 @@ def settings_of(
     *types: str,
     n_slots: int = 1,
     n_ctx: int = 128,
-    window: int = 1024,
-    n_ubatch: int = 32,
     precise: bool = True,
-    n_ctx_slot: int = 0,
-    kv_unified: bool | None = None,
     adapters: tuple[tuple[str, float], ...] = (),
+    shape: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Settings:
-    """`precise` are float32 caches without flash attention: what is left are the rounding errors of batch sizes."""
+    """`precise` are float32 caches without flash attention: what is left are the rounding errors of batch sizes.
+    `shape` is more of the target's context."""
     numbers: dict[str, Any] = {"flash_attn": False, "cache_type_k": "f32", "cache_type_v": "f32"} if precise else {}
-    drafters = DrafterSettings(
-        draft_model=DraftModelParams(window=window), ngram_simple=NgramParams(size_n=1, size_m=2)
-    )
+    drafters = DrafterSettings(ngram_simple=NgramParams(size_n=1, size_m=2))
+    context = {"n_ctx": n_ctx * n_slots, "n_ubatch": 32, "n_threads": 1, **numbers, **(shape or {})}
     return Settings(
         model=ModelParams(path=target, adapters=adapters),
         draft=ModelParams(path=head) if head else None,
-        context=ContextParams(
-            n_ctx=n_ctx * n_slots,
-            n_ubatch=n_ubatch,
-            n_ctx_slot=n_ctx_slot,
-            kv_unified=kv_unified,
-            n_threads=1,
-            **numbers,
-        ),
+        context=ContextParams(**context),
         draft_context=ContextParams(n_threads=1, **numbers),
         engine=EngineParams(
             **{"n_slots": n_slots, "spec_types": types, "spec_policy": "fixed", "drafters": drafters, **more}

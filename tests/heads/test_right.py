@@ -120,7 +120,7 @@ def test_the_planner_uses_a_right_head(target: Deep, head: Writer | None, type: 
 
 def test_a_head_goes_on_after_the_context_has_shifted(files: Files) -> None:
     """Cells that have moved are the same to these targets, so what is drafted is as right as before."""
-    with staged(files.target, files.head, files.type, n_ctx_slot=64, n_ctx=256, context_shift=True) as stage:
+    with staged(files.target, files.head, files.type, n_ctx=256, shape={"n_ctx_slot": 64}, context_shift=True) as stage:
         stage.submit(text(1, 40), 80)
         while not stage.core.slots[0].n_dropped:
             stage.step()

@@ -90,7 +90,9 @@ def test_rows_of_a_prompt_that_was_only_read_are_there(files: Files, reference: 
 
 def test_a_text_that_outgrows_its_slot_is_drafted_on(files: Files, reference: Reference) -> None:
     """In exact mode what is left of it is read again, so that its rows are those of the text as it is."""
-    with staged(files.target, files.head, files.type, n_ctx_slot=64, exact=True, context_shift=True) as stage:
+    with staged(
+        files.target, files.head, files.type, shape={"n_ctx_slot": 64}, exact=True, context_shift=True
+    ) as stage:
         client = stage.submit(PROMPT, 50)
         while not stage.core.slots[0].n_dropped:
             stage.step()
@@ -106,12 +108,28 @@ def test_a_text_that_outgrows_its_slot_is_drafted_on(files: Files, reference: Re
 
 def test_each_slot_with_cells_of_its_own(files: Files, reference: Reference) -> None:
     """libllama computes such batches in another order: rows are still given to whom they belong."""
-    with staged(files.target, files.head, files.type, n_slots=4, kv_unified=False, n_ubatch=16) as stage:
+    with staged(files.target, files.head, files.type, n_slots=4, shape={"kv_unified": False, "n_ubatch": 16}) as stage:
         for n in (5, 40, 12, 33):
             stage.submit(PROMPT[:n], 9)
         stage.run()
         assert stage.check_rows(reference) > 90
         assert stage.check_drafts(reference) > 10
+
+
+def test_a_full_cache(files: Files, reference: Reference) -> None:
+    """Four texts of which three have room: the newest pauses, and is read again."""
+    shape = {"n_ctx_slot": 128, "kv_unified": True}
+    with staged(files.target, files.head, files.type, n_slots=4, n_ctx=64, shape=shape) as stage:
+        for i in range(4):
+            stage.submit([i, *PROMPT[:30]], 45)
+        n_paused = 0
+        while stage.core.busy:
+            stage.step()
+            n_paused = max(n_paused, sum(active.paused is not None for active in stage.core.queue))
+        stage.check_rows(reference)
+        assert n_paused
+        assert all(len(client.tokens) == 45 for client in stage.clients)
+        assert stage.check_drafts(reference, most=20) > 20
 
 
 def test_rows_of_other_adapters_are_not_used(files: Files, tmp_path: Path) -> None:
@@ -210,14 +228,14 @@ def sequence(files: Files, reference: Reference) -> Iterator[Sequence]:
             texts[key] = reference.write(key, len(draft))
         return Draft([*texts[key][:n], *draft.tokens[n:]], draft.source, draft.confidence)
 
-    options = {"n_slots": 4, "rows": 12, "spoil": spoil, "n_ubatch": 16}
+    options = {"n_slots": 4, "rows": 12, "spoil": spoil, "shape": {"n_ubatch": 16}}
     with staged(files.target, files.head, files.type, "suffix", **options) as stage:  # type: ignore[arg-type]
         yield Sequence(stage, reference)
         stats = stage.core.drafting.stats[files.type]
         assert 0 < stats.n_accepted_tokens < stats.n_tokens
 
 
-@settings(max_examples=18, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=14, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=4, max_size=14))
 def test_random_sequences_never_use_a_wrong_row(sequence: Sequence, steps: list[Step]) -> None:
     sequence.play(steps)
