@@ -38,6 +38,7 @@ class Drafting:
         self.drafters = {drafter.name: drafter for drafter in drafters}
         self._costs: dict[str, Costs | None] = {drafter.name: drafter.costs for drafter in drafters}
         self._readers = Readers(drafters, rows)
+        self._adapters: dict[tuple[str, int], str | None] = {}  # with which its rows were computed
         self._slots: dict[int, Slot] = {}
         self.policy = policy
         self.stats = {drafter.name: DrafterStats(drafter.name) for drafter in drafters}
@@ -54,7 +55,14 @@ class Drafting:
         """What the drafters have to go by is the slot's tokens as they are now."""
         for name in self._wanted(slot):
             with self._guard(name), self._timed(name, slot, "begin_ms"):
+                self._forget_others(self.drafters[name], slot)
                 self.drafters[name].begin(slot.seq, slot.tokens)
+
+    def _forget_others(self, drafter: Drafter, slot: Slot) -> None:
+        """Rows that were computed with other adapters are not those of this text."""
+        if drafter.reads_target and self._adapters.get((drafter.name, slot.seq)) != slot.adapter:
+            drafter.begin(slot.seq, ())
+            self._adapters[drafter.name, slot.seq] = slot.adapter
 
     def close_text(self, slot: Slot) -> None:
         for name in self._wanted(slot):

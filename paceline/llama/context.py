@@ -253,7 +253,13 @@ class Context:
         """Forget positions start..end (-1: to the last). False where the memory cannot cut there."""
         if self.n_rollback and start > 0 and end < 0 and not self._has_snapshot(seq, start):
             return False
-        return bool(c.llama_memory_seq_rm(self._memory, seq, start, end))
+        done = bool(c.llama_memory_seq_rm(self._memory, seq, start, end))
+        return done and (not self.model.n_swa or start == 0 or end >= 0 or self._has_window(seq, start))
+
+    def _has_window(self, seq: int, n: int) -> bool:
+        """Whether all is there that the token at position n looks at through a sliding window: what was saved or set
+        aside comes back without what the window had left behind."""
+        return int(c.llama_memory_seq_pos_min(self._memory, seq)) <= max(0, n - self.model.n_swa)
 
     def _has_snapshot(self, seq: int, n: int) -> bool:
         """Whether a recurrent memory still knows how it was after n tokens: all it holds, or a part of the latest batch

@@ -179,6 +179,7 @@ class Model:
         self.n_embd = int(c.llama_model_n_embd(self.handle))
         self.n_embd_out = int(c.llama_model_n_embd_out(self.handle))
         self.n_layer = int(c.llama_model_n_layer(self.handle))
+        self.n_swa = int(c.llama_model_n_swa(self.handle))
         self._check_kind()
         self.adapters = [self._adapter(path) for path, _ in params.adapters]
 

@@ -110,13 +110,22 @@ class Parts:
             n = SNAPSHOTS if longest is None else min(longest, SNAPSHOTS)
             shape = replace(shape, n_snapshots=n if drafts else 0)
             self.model = self._model(settings.model, on_progress)
-            self.context = self._stack.enter_context(Context(self.model, shape))
+            self.context = self._stack.enter_context(Context(self.model, self._apart(shape)))
             return None
         shape = replace(shape, kv_unified=False, flash_attn=True)
         opening, found = open_exactly(settings.model, shape, on_progress, self._shared)
         self._stack.callback(opening.close)
         self.model, self.context = opening.model, opening.context
         return found
+
+    def _apart(self, shape: ContextParams) -> ContextParams:
+        """Slots of a model with a sliding window have cells of their own: in one pool libllama gives away those that the
+        window has left behind, and a prompt that goes on from there would miss them."""
+        if not self.model.n_swa or shape.n_seqs == 1 or shape.kv_unified is False:
+            return shape
+        if shape.kv_unified:
+            log.warning("-kvu cannot act: slots of a model with a sliding window have cells of their own")
+        return replace(shape, kv_unified=False)
 
     def _types(self, target: Contents) -> tuple[str, ...]:
         """What drafts, with the files there are. The target's own heads are loaded with it where they are wanted, or

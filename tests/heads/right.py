@@ -25,11 +25,11 @@ LAYERS = 4
 CONTROL = [256, 257]
 
 
-def write_right_llama(path: Path, *, seed: int = 31) -> str:
-    file = File(path, "llama", seed=seed, n_layer=LAYERS)
+def write_right_llama(path: Path, *, seed: int = 31, n_layer: int = LAYERS) -> str:
+    file = File(path, "llama", seed=seed, n_layer=n_layer)
     file.writer.add_rope_dimension_count(HEAD_WIDTH)
     mix = add_tokens(file)
-    for i in range(LAYERS):
+    for i in range(n_layer):
         add_block(file, i, mix, neighbours=True)
     return file.done()
 
@@ -57,9 +57,9 @@ def write_right_eagle3(path: Path, *, seed: int = 31) -> str:
     return file.done()
 
 
-def write_right_step35(path: Path, *, seed: int = 32, n_heads: int = 1) -> str:
+def write_right_step35(path: Path, *, seed: int = 32, n_heads: int = 1, n_layer: int = LAYERS) -> str:
     """With NextN blocks in its own file that only mix their two inputs, or `n_heads` of them in a chain."""
-    n_all = LAYERS + n_heads
+    n_all = n_layer + n_heads
     file = File(path, "step35", seed=seed, n_layer=n_all)
     file.keys({"attention.sliding_window": STEP_WINDOW, "expert_feed_forward_length": 2 * WIDTH})
     file.keys({"attention.sliding_window_pattern": [i % 2 == 0 for i in range(n_all)]})
@@ -68,7 +68,7 @@ def write_right_step35(path: Path, *, seed: int = 32, n_heads: int = 1) -> str:
     for i in range(n_all):
         add_block(file, i, mix, neighbours=False)
     one, none = np.eye(HALF, dtype=np.float32), zeros(HALF, HALF)
-    for i in range(LAYERS, n_all):
+    for i in range(n_layer, n_all):
         join = np.block([[one / NORMED, none, none, none], [none, none, mix, none]])
         file.tensor(f"blk.{i}.nextn.eh_proj.weight", as_floats(join))
         file.ones((f"blk.{i}.nextn.enorm", f"blk.{i}.nextn.hnorm"))
@@ -106,15 +106,15 @@ def write_right_dspark(path: Path, *, seed: int = 31) -> str:
     return file.done()
 
 
-def write_right_gemma4(path: Path, *, seed: int = 33) -> str:
-    file = File(path, "gemma4", seed=seed, n_layer=LAYERS)
+def write_right_gemma4(path: Path, *, seed: int = 33, n_layer: int = LAYERS) -> str:
+    file = File(path, "gemma4", seed=seed, n_layer=n_layer)
     file.keys({"embedding_length_per_layer_input": 0})
-    add_gemma_attention_keys(file, LAYERS)
+    add_gemma_attention_keys(file, n_layer)
     embeddings, mix, says = weights(file, file.vocab())
     file.tensor("token_embd.weight", embeddings / np.float32(np.sqrt(WIDTH)))
     file.tensor("output.weight", says)
     file.ones(("output_norm",))
-    for i in range(LAYERS):
+    for i in range(n_layer):
         add_block(file, i, mix, neighbours=False)
         file.ones((f"blk.{i}.attn_q_norm",), HEAD_WIDTH, STRONG)
         file.ones((f"blk.{i}.attn_k_norm",), HEAD_WIDTH)

@@ -1,5 +1,5 @@
-"""What a head drafts while the engine writes is what the slow reference drafts from the same text, whatever came before:
-rejected drafts, other requests in the slot, cancellation."""
+"""What a head drafts while the engine writes is what the slow reference drafts from the same text, whatever came
+before: rejected drafts, other requests in the slot, cancellation."""
 
 from __future__ import annotations
 
