@@ -259,7 +259,7 @@ class Context:
     def _has_window(self, seq: int, n: int) -> bool:
         """Whether all is there that the token at position n looks at through a sliding window: what was saved or set
         aside comes back without what the window had left behind."""
-        return int(c.llama_memory_seq_pos_min(self._memory, seq)) <= max(0, n - self.model.n_swa)
+        return 0 <= int(c.llama_memory_seq_pos_min(self._memory, seq)) <= max(0, n - self.model.n_swa)
 
     def _has_snapshot(self, seq: int, n: int) -> bool:
         """Whether a recurrent memory still knows how it was after n tokens: all it holds, or a part of the latest batch

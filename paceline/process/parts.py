@@ -119,7 +119,7 @@ class Parts:
         return found
 
     def _apart(self, shape: ContextParams) -> ContextParams:
-        """Slots of a model with a sliding window have cells of their own: in one pool libllama gives away those that the
+        """Slots of a model with a sliding window have cells of their own: of one pool libllama gives away those that a
         window has left behind, and a prompt that goes on from there would miss them."""
         if not self.model.n_swa or shape.n_seqs == 1 or shape.kv_unified is False:
             return shape

@@ -130,7 +130,7 @@ def test_idle_measuring_finds_a_place_after_the_text(files: Files) -> None:
     with staged(files.target, files.head, files.type, spec_policy="auto") as stage:
         prompt = text(1, 30)
         answer = stage.write(prompt, 8)
-        idle = stage.engine.loop._idle
+        idle = stage.engine.loop.idle
         assert idle
         while idle.turn(1):
             pass
