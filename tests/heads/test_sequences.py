@@ -117,7 +117,8 @@ def test_each_slot_with_cells_of_its_own(files: Files, reference: Reference) -> 
 
 
 def test_a_full_cache(files: Files, reference: Reference) -> None:
-    """Four texts of which three have room: the newest pauses, and is read again."""
+    """Four texts of which three have room: the newest pauses, and is read again. Where a sliding window keeps the slots
+    apart, nobody has to."""
     shape = {"n_ctx_slot": 128, "kv_unified": True}
     with staged(files.target, files.head, files.type, n_slots=4, n_ctx=64, shape=shape) as stage:
         for i in range(4):
@@ -127,7 +128,7 @@ def test_a_full_cache(files: Files, reference: Reference) -> None:
             stage.step()
             n_paused = max(n_paused, sum(active.paused is not None for active in stage.core.queue))
         stage.check_rows(reference)
-        assert n_paused
+        assert n_paused or not stage.core.memory.shared
         assert all(len(client.tokens) == 45 for client in stage.clients)
         assert stage.check_drafts(reference, most=20) > 20
 
