@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from time import perf_counter
 
 from rich.console import Console
 from rich.progress import track
@@ -27,6 +28,8 @@ from benchmarks.common import guarded, inside, needed, prompts
 from benchmarks.head_files import HEADS, with_mtp
 from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
+from paceline.drafters.base import DraftRequest
+from paceline.drafters.reader import HeadDrafter
 from paceline.engine.request import Timings
 from paceline.library import between_steps
 from paceline.llama.shared import SharedModels
@@ -35,7 +38,7 @@ from paceline.planner.policy import AutoPolicy
 from paceline.process.gguf_check import check_gguf
 from paceline.process.heads import has_blocks, kind_of
 
-FIRST = 4  # tokens after a long prompt: the head has read by then
+USUAL_ANSWER = 256  # tokens
 LITERAL = {"n_max": 4, "p_min": 0.0}
 
 
@@ -115,7 +118,8 @@ def measure(case: Case, args: argparse.Namespace) -> dict[str, float]:
             pair = Measured()
             trust(trusting, case.name)
             for engine in (none, trusting) if round_ % 2 else (trusting, none):
-                read_prompt(pair, answer(engine, long, FIRST), plain=engine is none)
+                (pair.prompt_ms_plain if engine is none else pair.prompt_ms).append(begin(engine, long))
+            pair.reading_ms.append(between_steps(lambda: reading_ms(trusting, case.name)))
             if round_:  # the first one warms up
                 found.prompt_ms += pair.prompt_ms
                 found.prompt_ms_plain += pair.prompt_ms_plain
@@ -133,12 +137,30 @@ def trust(engine: Engine, name: str) -> None:
     between_steps(lambda: policy.set_agreement(name, [(0.9, True)] * 200, 0.0))
 
 
-def read_prompt(found: Measured, timings: Timings, *, plain: bool) -> None:
-    if plain:
-        found.prompt_ms_plain.append(timings.prompt_ms)
-    else:
-        found.prompt_ms.append(timings.prompt_ms)
-        found.reading_ms.append(sum(each.draft_ms for each in timings.drafters))
+def begin(engine: Engine, prompt: list[int]) -> float:
+    """Milliseconds until an answer of the usual length begins; the rest of it is not waited for."""
+    generation = engine.generate(prompt, max_tokens=USUAL_ANSWER, temperature=0, ignore_eos=True, cache_prompt=False)
+    next(iter(generation))
+    generation.cancel()
+    while not generation.finish:
+        generation.take()
+    return generation.finish.timings.prompt_ms
+
+
+def reading_ms(engine: Engine, name: str) -> float:
+    """What a head's first question takes longer than the next one: it reads as much of the prompt as it was given."""
+    drafter, slot = inside(engine).core.drafting.drafters[name], inside(engine).core.slots[0]
+    assert isinstance(drafter, HeadDrafter)
+    for memory in drafter.memories:
+        memory.cut(slot.seq, 0)
+    text = [*slot.tokens[: slot.n_computed], 0]  # whichever token comes next
+    request = DraftRequest(slot.seq, text, 1, p_min=0.0, n_left=USUAL_ANSWER)
+    times = []
+    for _ in range(3):
+        start = perf_counter()
+        assert drafter.draft([request])[0].tokens
+        times.append(1e3 * (perf_counter() - start))
+    return max(0.0, times[0] - times[2])
 
 
 def short_prompts(engine: Engine, n: int) -> Iterator[list[int]]:
