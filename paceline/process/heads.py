@@ -154,7 +154,7 @@ def try_out(target: Model, head: ModelParams) -> None:
 def try_apart(target: Model, head: ModelParams) -> None:
     """libllama builds what it would compute, in a process of its own: what ends that one would have ended ours."""
     who = Path(head.path).name
-    command = [sys.executable, "-m", "paceline.process.head_trial", target.path, head.path]
+    command = [sys.executable, "-P", "-m", "paceline.process.head_trial", target.path, head.path]
     env = {**os.environ, "GGML_NO_BACKTRACE": "1"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TRYING_S, check=False)
