@@ -147,3 +147,9 @@ def add_tensors(writer: gguf.GGUFWriter, shapes: Mapping[str, tuple[int, ...]], 
             values = rng.standard_normal(shape) * SCALES.get(name, 1 / np.sqrt(shape[-1]))
         writer.add_tensor(name, values.astype(np.float32))
     write_out(writer)
+
+
+def write_each(folder: Path) -> dict[str, str]:
+    """One of every kind, by its architecture."""
+    writers = {"qwen35": write_qwen35, "lfm2": write_lfm2, "mamba": write_mamba, "gemma3": write_gemma3}
+    return {name: write(folder / f"{name}.gguf") for name, write in writers.items()}

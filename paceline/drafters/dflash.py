@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import Draft, DraftRequest, OwnContexts, Resources
+from paceline.drafters.base import Draft, DraftRequest, Resources
 from paceline.drafters.guess import choose
 from paceline.drafters.reader import HeadDrafter, HeadMemory
 from paceline.drafters.writing import place
-from paceline.llama.hidden import Source, calls, metadata, target_layers
+from paceline.llama.hidden import calls, metadata, target_layers
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model
 
@@ -28,25 +27,16 @@ class DFlash(HeadDrafter):
     name = "draft-dflash"
     first = 1
 
-    def __init__(
-        self, source: Source, computing: OwnContexts, params: DraftModelParams, n_target: int, width: int
-    ) -> None:
-        context = computing.heads[0]
-        super().__init__([HeadMemory(context)], source, computing, params, n_target)
+    def __init__(self, resources: Resources) -> None:
+        context = resources.computing(self.name).heads[0]
+        source = target_layers(context.model, resources.target)
+        super().__init__([HeadMemory(context)], source, resources)
         self._context = context
-        self.block = min(params.n_max + self.first, n_block(context.model))
+        self.block = min(self.params.n_max + self.first, n_block(context.model))
         self._mask = context.model.vocab.mask
         self._top_k = int(calls().selector(context.model.handle))
-        self._injecting = context.row_batch(width)
+        self._injecting = context.row_batch(len(source) * resources.target.n_embd)
         self._batch = context.new_batch()
-
-    @classmethod
-    def build(cls, resources: Resources) -> DFlash:
-        computing = resources.computing(cls.name)
-        target = resources.target
-        source = target_layers(computing.heads[0].model, target)
-        params = resources.settings.draft_model
-        return cls(source, computing, params, target.vocab.n_tokens, len(source) * target.n_embd)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """After what another drafter has proposed there are no rows: nothing is said there."""

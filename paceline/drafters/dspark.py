@@ -5,13 +5,11 @@ The block starts with the last token's own place, unless the file says that it i
 
 from __future__ import annotations
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import Draft, DraftRequest, OwnContexts
+from paceline.drafters.base import Draft, DraftRequest, Resources
 from paceline.drafters.dflash import DFlash
 from paceline.drafters.guess import guess
 from paceline.drafters.writing import place
 from paceline.llama.head import says
-from paceline.llama.hidden import Source
 from paceline.llama.lib import Floats
 
 
@@ -20,13 +18,11 @@ class DSpark(DFlash):
 
     name = "draft-dspark"
 
-    def __init__(
-        self, source: Source, computing: OwnContexts, params: DraftModelParams, n_target: int, width: int
-    ) -> None:
-        model = computing.heads[0].model
+    def __init__(self, resources: Resources) -> None:
+        model = resources.computing(self.name).heads[0].model
         self.first = 0 if says(model, "dflash.sample_from_anchor", default=True) else 1
         self._has_confidence = says(model, "dflash.has_confidence_head", default=True)
-        super().__init__(source, computing, params, n_target, width)
+        super().__init__(resources)
 
     def _fill(self, request: DraftRequest, draft: Draft, logits: Floats, at: int) -> None:
         if not self._has_confidence:

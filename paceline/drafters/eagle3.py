@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import OwnContexts, Resources
+from paceline.drafters.base import Resources
 from paceline.drafters.pairs import PairHead
 from paceline.drafters.reader import HeadMemory
-from paceline.llama.hidden import Source, target_layers
+from paceline.llama.hidden import target_layers
 from paceline.llama.lib import Floats
 
 
@@ -21,21 +20,11 @@ class Eagle3(PairHead):
 
     name = "draft-eagle3"
 
-    def __init__(
-        self, source: Source, computing: OwnContexts, params: DraftModelParams, n_target: int, width: int
-    ) -> None:
-        """`width` is that of a row of the target's, its three layers side by side."""
-        context = computing.heads[0]
-        super().__init__([HeadMemory(context, lag=1)], source, computing, params, n_target)
-        self._encoding = context.row_batch(width)
-
-    @classmethod
-    def build(cls, resources: Resources) -> Eagle3:
-        computing = resources.computing(cls.name)
-        target = resources.target
-        source = target_layers(computing.heads[0].model, target)
-        params = resources.settings.draft_model
-        return cls(source, computing, params, target.vocab.n_tokens, len(source) * target.n_embd)
+    def __init__(self, resources: Resources) -> None:
+        context = resources.computing(self.name).heads[0]
+        source = target_layers(context.model, resources.target)
+        super().__init__([HeadMemory(context, lag=1)], source, resources)
+        self._encoding = context.row_batch(len(source) * resources.target.n_embd)
 
     def _read(self, rows: Floats) -> Floats:
         batch, context = self._encoding, self.memories[0].context

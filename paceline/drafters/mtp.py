@@ -7,8 +7,7 @@ what the target has computed and has nothing to read.
 
 from __future__ import annotations
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import OwnContexts, Resources
+from paceline.drafters.base import Resources
 from paceline.drafters.pairs import Chain, Feed, PairHead
 from paceline.drafters.reader import HeadMemory
 from paceline.llama.hidden import NEXTN
@@ -19,15 +18,10 @@ class Mtp(PairHead):
 
     name = "draft-mtp"
 
-    def __init__(self, computing: OwnContexts, params: DraftModelParams, n_target: int) -> None:
-        memories = [HeadMemory(context, offset=1, lag=1) for context in computing.heads]
-        super().__init__(memories, (NEXTN,), computing, params, n_target)
-        self._shares = computing.heads[0].shares_memory
-
-    @classmethod
-    def build(cls, resources: Resources) -> Mtp:
-        computing = resources.computing(cls.name)
-        return cls(computing, resources.settings.draft_model, resources.target.vocab.n_tokens)
+    def __init__(self, resources: Resources) -> None:
+        heads = resources.computing(self.name).heads
+        super().__init__([HeadMemory(context, offset=1, lag=1) for context in heads], (NEXTN,), resources)
+        self._shares = heads[0].shares_memory
 
     def _feed(self, chain: Chain, depth: int) -> Feed:
         """In the target's own memory all that is drafted stands where the last token will."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, count
 from time import perf_counter
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import Draft, DraftRequest, OwnContexts
+from paceline.drafters.base import Draft, DraftRequest, Resources
 from paceline.drafters.reader import HeadDrafter, HeadMemory
 from paceline.llama.hidden import Source
 from paceline.llama.lib import Floats
@@ -56,15 +55,8 @@ class PairHead(HeadDrafter):
 
     most_read = 8
 
-    def __init__(
-        self,
-        memories: Sequence[HeadMemory],
-        source: Source,
-        computing: OwnContexts,
-        params: DraftModelParams,
-        n_target: int,
-    ) -> None:
-        super().__init__(memories, source, computing, params, n_target)
+    def __init__(self, memories: Sequence[HeadMemory], source: Source, resources: Resources) -> None:
+        super().__init__(memories, source, resources)
         self._batches = [memory.context.pair_batch() for memory in memories]
         self._chained = len(memories) > 1
 

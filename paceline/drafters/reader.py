@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config.drafters import DraftModelParams
-from paceline.drafters.base import Draft, Drafter, DraftRequest, OwnContexts
+from paceline.drafters.base import Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.trace import RowTrace
 from paceline.drafters.writing import Writing
 from paceline.llama.head import HeadContext
@@ -90,14 +89,8 @@ class HeadDrafter(Drafter):
 
     reads_target = True
 
-    def __init__(
-        self,
-        memories: Sequence[HeadMemory],
-        source: Source,
-        computing: OwnContexts,
-        params: DraftModelParams,
-        n_target: int,
-    ) -> None:
+    def __init__(self, memories: Sequence[HeadMemory], source: Source, resources: Resources) -> None:
+        computing, params = resources.computing(self.name), resources.settings.draft_model
         self.memories = memories
         self.source = source
         self.costs = computing.costs
@@ -107,7 +100,7 @@ class HeadDrafter(Drafter):
         self.window = computing.window
         self._n_worth = computing.n_worth or (lambda n_text, n_left: self.window)
         self._traces = [RowTrace(self.window) for _ in range(context.n_seqs)]
-        self._writing = Writing(params, context.model.vocab.eog, n_target)
+        self._writing = Writing(params, context.model.vocab.eog, resources.target.vocab.n_tokens)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._cut(seq, self._traces[seq].n_common(tokens))

@@ -39,10 +39,10 @@ ENTRIES: dict[str, Entry] = {
     "ngram-cache": Entry(lambda resources: NgramCache(resources.settings.ngram_cache)),
     "suffix": Entry(lambda resources: Suffix(resources.settings.suffix)),
     "draft-simple": Entry(DraftModel.build, computes=True),
-    "draft-eagle3": Entry(Eagle3.build, computes=True),
-    "draft-mtp": Entry(Mtp.build, computes=True),
-    "draft-dflash": Entry(DFlash.build, computes=True),
-    "draft-dspark": Entry(DSpark.build, computes=True),
+    "draft-eagle3": Entry(Eagle3, computes=True),
+    "draft-mtp": Entry(Mtp, computes=True),
+    "draft-dflash": Entry(DFlash, computes=True),
+    "draft-dspark": Entry(DSpark, computes=True),
 }
 assert tuple(ENTRIES) == NAMES
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from paceline.config import SamplingParams
-from paceline.drafters.base import NO_LIMIT, Costs, Draft, Drafter, DraftRequest, Noise
+from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Noise
 from paceline.drafters.proposal import Proposal
 from paceline.engine.readers import Readers, TargetRows
 from paceline.engine.scheduler import Work
@@ -209,7 +209,7 @@ def draft_request(slot: Slot, n_max: int, rule: ShouldContinue | None) -> DraftR
         slot.draft.tokens,
         slot.active.grammar,
         rule,
-        NO_LIMIT if request.max_tokens is None else request.max_tokens - slot.n_generated,
+        slot.n_left,
         slot.n_dropped,
     )
 

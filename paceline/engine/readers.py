@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from paceline.drafters.base import NO_LIMIT, Drafter
+from paceline.drafters.base import Drafter
 from paceline.engine.scheduler import Work
 from paceline.engine.slot import Slot
 from paceline.llama.hidden import Source
@@ -73,5 +73,4 @@ def n_before_end(work: Work) -> int:
 
 def n_wanted(reader: Drafter, slot: Slot) -> int:
     """Rows of the text's end that are worth having."""
-    limit = slot.request.max_tokens if slot.busy else None
-    return reader.n_rows(len(slot.tokens), NO_LIMIT if limit is None else limit - slot.n_generated)
+    return reader.n_rows(len(slot.tokens), slot.n_left)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from paceline.config import SpeculativeParams
-from paceline.drafters.base import Draft
+from paceline.drafters.base import NO_LIMIT, Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.active import ActiveRequest
 from paceline.engine.constrained import Constrained, Known
@@ -89,6 +89,12 @@ class Slot:
     @property
     def n_generated(self) -> int:
         return self.n_text - self.n_prompt
+
+    @property
+    def n_left(self) -> int:
+        """Tokens the request may still write by its own limit."""
+        limit = self.request.max_tokens
+        return NO_LIMIT if limit is None else limit - self.n_generated
 
     @property
     def n_text(self) -> int:

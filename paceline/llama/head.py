@@ -18,6 +18,7 @@ from paceline.llama.hidden import calls, floats, metadata
 from paceline.llama.lib import Floats, c, log
 from paceline.llama.model import Model
 
+SHARED_MEMORY = "gemma4-assistant"  # the architecture of heads that look at the target's cells
 PER_ROW = 4  # positions of a row, for models that count in several dimensions
 
 
@@ -93,7 +94,7 @@ class HeadContext(Context):
     @property
     def shares_memory(self) -> bool:
         """Whether it looks at the target's cells and has none of its own."""
-        return metadata(self.model, "general.architecture") == "gemma4-assistant"
+        return metadata(self.model, "general.architecture") == SHARED_MEMORY
 
     def own_rows(self, n: int) -> Floats:
         """What the last batch computed, a row for each token that has one: a copy."""

@@ -7,7 +7,7 @@ norm ("nextn"). They are libllama's until the next decode: who keeps some copies
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -83,9 +83,9 @@ def has_last_state(context: Context) -> bool:
 
 
 class Hidden:
-    """The rows of one context. `width` is that of a layer's row.
+    """The rows of one context.
 
-    Layers are switched on once: it makes libllama reserve its memory again. The last state can be had for some batches
+    Layers are switched seldom: it makes libllama reserve its memory again. The last state can be had for some batches
     and not for others: models that compute it only for rows with logits are slower with it. `is_free` says that nobody
     minds whether logits are the very same with it and without.
     """
@@ -124,9 +124,6 @@ class Hidden:
         """Of these tokens of the last batch, in its order: a copy."""
         parts = [self._all(layer, last)[first:] for layer in source]
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0].copy()
-
-    def width(self, source: Sequence[int]) -> int:
-        return sum(self._nextn_width if layer == NEXTN else self._width for layer in source)
 
     def _all(self, layer: int, n: int) -> Floats:
         if layer == NEXTN:

@@ -26,13 +26,12 @@ from paceline.drafters.draft_model import check_vocab
 from paceline.drafters.names import HEADS
 from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
-from paceline.llama.head import HeadContext, says
+from paceline.llama.head import SHARED_MEMORY, HeadContext, says
 from paceline.llama.hidden import NEXTN, Hidden, Source, calls, metadata, n_heads
 from paceline.llama.lib import build, versions
 from paceline.llama.model import Model
 from paceline.process.gguf_check import Contents, check_gguf
 
-SHARED_MEMORY = "gemma4-assistant"
 SPARE = 64  # cells beside each window, for what a head writes itself
 MOST_BLOCK = 64  # tokens that a head may write at once: libllama's graph grows with them
 TRYING_S = 300.0

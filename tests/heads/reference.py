@@ -104,19 +104,22 @@ class Reference:
 
     def _eagle3(self, target: Any, text: list[int], n: int) -> Drafted:
         features = self._features(target, text[:-1])
-        drafted = Drafted()
         with context(self.head, other=target) as head:
             set_nextn(head, True, True)
             encode(head, features)
             rows = nextn(head, self.head, len(features))[self._first :]
-            tokens, positions = text[self._first + 1 :], list(range(self._first, len(text) - 1))
-            while len(drafted.tokens) < n:
-                # All logits: an EAGLE-3 decoder given some flags only answers with the first rows, whichever they are.
-                decode(head, tokens, rows, positions, logits="all")
-                scores = logits(head, self.head, len(tokens) - 1)
-                drafted.add(self._next(drafted, scores), scores)
-                rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
-                positions = [positions[-1] + 1]
+            return self._chain(head, text[self._first + 1 :], rows, list(range(self._first, len(text) - 1)), n)
+
+    def _chain(self, head: Any, tokens: list[int], rows: Rows, positions: list[int], n: int) -> Drafted:
+        """After these pairs the head goes on with its own rows. All logits: EAGLE-3 decoders and Qwen3.5's blocks given
+        some flags only answer with the first rows, whichever they are."""
+        drafted = Drafted()
+        while len(drafted.tokens) < n:
+            decode(head, tokens, rows, positions, logits="all")
+            scores = logits(head, self.head, len(tokens) - 1)
+            drafted.add(self._next(drafted, scores), scores)
+            rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
+            positions = [positions[-1] + 1]
         return drafted
 
     def _mtp(self, target: Any, text: list[int], n: int) -> Drafted:
@@ -132,16 +135,8 @@ class Reference:
             return self._mtp_chained(head, text, rows, n) if n_heads > 1 else self._mtp_single(head, text, rows, n)
 
     def _mtp_single(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
-        drafted = Drafted()
-        rows, tokens, positions = rows[self._first :], text[self._first + 1 :], list(range(self._first + 1, len(text)))
-        while len(drafted.tokens) < n:
-            # All logits: a Qwen3.5 block given some flags only hands out the first rows, whichever they are.
-            decode(head, tokens, rows, positions, logits="all")
-            scores = logits(head, self.head, len(tokens) - 1)
-            drafted.add(self._next(drafted, scores), scores)
-            rows, tokens = nextn(head, self.head, len(tokens))[-1:], drafted.tokens[-1:]
-            positions = [positions[-1] + 1]
-        return drafted
+        first = self._first
+        return self._chain(head, text[first + 1 :], rows[first:], list(range(first + 1, len(text))), n)
 
     def _mtp_chained(self, head: Any, text: list[int], rows: Rows, n: int) -> Drafted:
         """Head i reads the text and the draft so far into its own layer, then drafts token i."""

@@ -13,7 +13,7 @@ from paceline.config import ContextParams, ModelParams
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats, c
 from paceline.llama.model import Model
-from tests.recurrent_files import write_gemma3, write_lfm2, write_mamba, write_qwen35
+from tests.recurrent_files import write_each
 
 pytestmark = pytest.mark.model
 
@@ -25,13 +25,7 @@ Opener = Callable[..., Context]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("recurrent")
-    return {
-        "qwen35": write_qwen35(folder / "qwen35.gguf"),
-        "lfm2": write_lfm2(folder / "lfm2.gguf"),
-        "mamba": write_mamba(folder / "mamba.gguf"),
-        "gemma3": write_gemma3(folder / "gemma3.gguf"),
-    }
+    return write_each(tmp_path_factory.mktemp("recurrent"))
 
 
 @pytest.fixture
