@@ -17,10 +17,10 @@ from time import perf_counter
 from paceline.config.drafters import DraftModelParams
 from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.writing import Writing
-from paceline.errors import RequestError, VocabMismatch
+from paceline.errors import RequestError
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
-from paceline.llama.model import Model, Vocab
+from paceline.llama.model import Model
 
 SHARPER = 0.3  # measured: a draft a tenth of the target's size agrees most often when its logits count 1.3 times
 SLIDE = 16  # a sixteenth at a time: less often would cost context, more often time
@@ -29,22 +29,6 @@ SLIDE = 16  # a sixteenth at a time: less often would cost context, more often t
 def sharpness(draft: Model, target: Model) -> float:
     """The smaller the draft, the flatter its distribution; a draft as large as the target needs no sharpening."""
     return 1.0 + SHARPER * (1.0 - min(1.0, draft.n_params / max(1, target.n_params)))
-
-
-def check_vocab(target: Vocab, draft: Vocab) -> None:
-    """Token ids must mean the same to both; say where they do not."""
-    if target.kind != draft.kind:
-        raise VocabMismatch(f"target and draft have different kinds of tokenizer ({target.kind} and {draft.kind})")
-    if abs(target.n_tokens - draft.n_tokens) > 128:
-        raise VocabMismatch(f"target has {target.n_tokens} tokens and draft {draft.n_tokens}: not one vocabulary")
-    for name in ("add_bos", "add_eos", "bos", "eos"):
-        ours, theirs = getattr(target, name), getattr(draft, name)
-        if ours != theirs and not (name in ("bos", "eos") and not getattr(target, f"add_{name}")):
-            raise VocabMismatch(f"target and draft differ in {name}: {ours} and {theirs}")
-    for token in range(min(target.n_tokens, draft.n_tokens)):
-        if target.text(token) != draft.text(token):
-            ours, theirs = (v.text(token).decode("utf-8", "replace") for v in (target, draft))
-            raise VocabMismatch(f"token {token} is {ours!r} for the target and {theirs!r} for the draft")
 
 
 @dataclass(slots=True)

@@ -14,9 +14,10 @@ from paceline import models
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter, OwnContexts, Resources
-from paceline.drafters.draft_model import DraftModel, check_vocab
+from paceline.drafters.draft_model import DraftModel
 from paceline.drafters.mtp import Mtp
 from paceline.drafters.names import canonical
+from paceline.drafters.translation import check_vocab
 from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError
