@@ -39,7 +39,7 @@ def changed(name: str, value: object, order: np.ndarray, places: np.ndarray, n_m
     if not isinstance(value, list):
         return value
     if name.endswith(".merges"):
-        return value[: int(len(value) * n_merges)]
+        return value[: max(1, int(len(value) * n_merges))]
     return [value[i] for i in order] if len(value) == len(order) else value
 
 
