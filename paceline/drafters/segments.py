@@ -10,7 +10,7 @@ Bound: the text's tokens, and a mark for every 32 of them.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,6 +44,10 @@ class Dictionary:
     @cached_property
     def _phrase(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(map(re.escape, sorted(self.phrases, key=len, reverse=True))))
+
+    def is_open(self, text: bytes) -> bool:
+        """Whether it is one word that has not ended: nothing of it can be translated yet. The usual case, and quick."""
+        return len(text) <= LONGEST and not self.phrases and _WORD_END.search(text) is None
 
     def pieces(self, text: bytes, *, whole: bool) -> Iterator[bytes]:
         """Those that will stay as they are however the text goes on; all of them if this is the `whole` of it."""
@@ -141,7 +145,6 @@ class Translation:
             self._read(token)
             if len(self.source) % MARK_EVERY == 0:
                 self._marks.append(self._mark())
-        self.n_closed = len(self.tokens)
         self._write_open()
 
     def rewind(self, n: int) -> None:
@@ -166,7 +169,8 @@ class Translation:
         sign = self.dictionary.signs.get(token)
         if sign is None:
             self._open += self._spelled(token)
-            self._close(whole=False)
+            if not self.dictionary.is_open(self._open):
+                self._close(whole=False)
         else:
             self._close(whole=True)
             self._put(b"", sign)
@@ -188,6 +192,7 @@ class Translation:
 
     def _write_open(self) -> None:
         """What is still open counts as if the text ended here."""
+        self.n_closed = len(self.tokens)
         n = len(self._open) - n_split(self._open)
         self.pending = self._open[n:]
         for piece in self.dictionary.pieces(self._open[:n], whole=True):
@@ -195,9 +200,9 @@ class Translation:
 
 
 class Rendering(Translation):
-    """A draft, in the target's tokens. It has to begin with the bytes that are `expected`: the target has written them
-    already. `measure` gives the length of a target's token; where its tokens do not spell the draft's text, the draft
-    `fits` no more and ends."""
+    """A draft, in the target's tokens: its whole words, and the rest when it ends. It has to begin with the bytes that
+    are `expected`: the target has written them already. `measure` gives the length of a target's token; where its
+    tokens do not spell the draft's text, the draft `fits` no more and ends."""
 
     def __init__(self, dictionary: Dictionary, measure: Callable[[int], int], expected: bytes = b"") -> None:
         super().__init__(dictionary)
@@ -213,15 +218,24 @@ class Rendering(Translation):
         """The draft goes on with this token, of which it is so sure."""
         self._starts.append(self._n_bytes)
         self._sure.append(sure)
-        del self._spans[self.n_closed :]
-        self.read([token])
+        self._read(token)
+        self.n_closed = len(self.tokens)
+
+    def end(self) -> None:
+        """Nothing will be added: its last word is a whole one, too."""
+        self._write_open()
+
+    @property
+    def n_tokens(self) -> int:
+        """As far as that is known: what is open will be one token, perhaps."""
+        return self.n_closed + bool(self._open)
 
     def token(self, index: int) -> tuple[int, float]:
         """A token of the target's, and how sure the draft is of it: of all its own tokens that begin in it; of the one
         that it lies in where none does."""
         start, end = self._spans[index]
         begun = [sure for at, sure in zip(self._starts, self._sure, strict=True) if start <= at < end]
-        covers = max(0, bisect_right(self._starts, start) - 1)
+        covers = max(0, bisect_left(self._starts, start) - 1)
         return self.tokens[index], prod(begun) if begun else self._sure[covers]
 
     def _read(self, token: int) -> None:

@@ -127,8 +127,9 @@ class TranslatedModel(DraftModel):
             goes_on = rendering.fits and len(rendering.source) < self._n_steps(limit)
         while goes_on and len(draft) < rendering.n_closed:
             goes_on = self._writing.take(request, draft, *rendering.token(len(draft)), limit)
-        if goes_on and len(rendering.tokens) <= limit:
+        if goes_on and rendering.n_tokens <= limit:
             return [token]
+        rendering.end()
         self._finish(request, draft, rendering, limit)
         return []
 
@@ -148,7 +149,7 @@ class TranslatedModel(DraftModel):
             return likeliest(row)
         k = min(request.noise.top_k, K_MAX) if request.noise.top_k > 0 else K_MAX
         ids = at_least(row, k)
-        position = place(request, Draft(rendering.tokens))
+        position = place(request, Draft()) + rendering.n_tokens
         logits = row[ids].astype(np.float64)
         best, sure = noisiest(self._targets(ids), logits, request.noise, position, self._writing.sharpness, k)
         return int(ids[best]), sure

@@ -128,19 +128,23 @@ def counterparts(source: Vocab, other: Vocab) -> dict[int, int]:
 
 
 def tokenizer(vocab: Vocab) -> Callable[[bytes], Sequence[int]]:
-    """A piece of text as its tokens, which is kept for the next time."""
+    """A piece of text as its tokens, which are kept for the next time."""
     known: dict[bytes, Sequence[int]] = {}
+    prefixes = join(vocab, spells(vocab, b"a")) == b" a"
     single = cache(
         lambda: {vocab.piece(token): token for token in range(vocab.n_tokens) if len(vocab.piece(token)) == 1}
     )
 
+    def whole(piece: bytes) -> list[int]:
+        return without_prefix(vocab, piece) if prefixes else spells(vocab, piece)
+
     def spelled(piece: bytes) -> list[int]:
         """Bytes that are no text one by one: libllama would read something else."""
-        text = piece.decode("utf-8", "surrogateescape")
+        text = "" if piece.isascii() else piece.decode("utf-8", "surrogateescape")
         if not BROKEN.search(text):
-            return without_prefix(vocab, piece)
+            return whole(piece)
         parts = [part.encode("utf-8", "surrogateescape") for part in BROKEN.split(text) if part]
-        found = ([single()[part]] if part in single() else without_prefix(vocab, part) for part in parts)
+        found = ([single()[part]] if part in single() else whole(part) for part in parts)
         return [token for tokens in found for token in tokens]
 
     def tokenize(piece: bytes) -> Sequence[int]:
@@ -156,9 +160,6 @@ def tokenizer(vocab: Vocab) -> Callable[[bytes], Sequence[int]]:
 
 def without_prefix(vocab: Vocab, piece: bytes) -> list[int]:
     """Sentencepiece puts a blank before what it takes for the beginning of a text: give it one, or take it away."""
-    tokens = spells(vocab, piece)
-    if join(vocab, tokens) != b" " + piece:
-        return tokens
     if piece.startswith(b" ") and len(piece) > 1:
         return spells(vocab, piece[1:])
     tokens = spells(vocab, b"\n" + piece)

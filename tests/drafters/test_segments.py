@@ -175,6 +175,7 @@ def written(found: Rendering, draft: Words, *pieces: tuple[bytes, float]) -> lis
     for piece, sure in pieces:
         (token,) = draft.tokenize(piece)
         found.add(token, sure)
+    found.end()
     return [found.token(i) for i in range(len(found.tokens))]
 
 
@@ -188,12 +189,12 @@ def test_a_token_is_as_sure_as_all_that_begin_in_it() -> None:
 def test_a_word_is_closed_when_the_next_begins() -> None:
     draft, target = Words([b" he", b"llo", b" world"]), Words([b" hello", b" hel", b" world"])
     found = rendering(draft, target)
-    written(found, draft, (b" he", 0.5))
-    assert found.n_closed == 0
-    written(found, draft, (b"llo", 0.5))
-    assert found.n_closed == 0
-    written(found, draft, (b" world", 0.5))
-    assert [target.spell(token) for token in found.tokens[: found.n_closed]] == [b" hello"]
+    for word, n_closed in ((b" he", 0), (b"llo", 0), (b" world", 1)):
+        found.add(draft.tokenize(word)[0], 0.5)
+        assert (found.n_closed, found.n_tokens) == (n_closed, n_closed + 1)
+    assert target.spell(found.tokens[0]) == b" hello"
+    found.end()
+    assert target.spell(found.tokens[1]) == b" world"
 
 
 def test_a_draft_has_to_begin_with_the_bytes_that_are_written_already() -> None:
@@ -217,7 +218,8 @@ def test_phrases_and_signs_have_a_confidence_too() -> None:
     draft, target = Words([b"<one>", b" x"]), Words([b"<eins>"], 0)
     phrases = {b"<one>": target.tokenize(b"<eins>!")}
     found = rendering(draft, target, phrases=phrases, signs={SIGN: (7,)})
-    pairs = written(found, draft, (b" x", 0.9), (b"<one>", 0.8))
+    found.add(draft.tokenize(b" x")[0], 0.9)
+    found.add(draft.tokenize(b"<one>")[0], 0.8)
     found.add(SIGN, 0.6)
-    assert pairs[-2:] == [(target.tokenize(b"<eins>")[0], 0.8), (ord("!"), 0.8)]
-    assert found.token(len(found.tokens) - 1) == (7, 0.6)
+    pairs = [found.token(index) for index in range(len(found.tokens))]
+    assert pairs[-3:] == [(target.tokenize(b"<eins>")[0], 0.8), (ord("!"), 0.8), (7, 0.6)]
