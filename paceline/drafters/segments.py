@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -49,44 +49,43 @@ class Dictionary:
         """Whether it is one word that has not ended: nothing of it can be translated yet. The usual case, and quick."""
         return len(text) <= LONGEST and not self.phrases and _WORD_END.search(text) is None
 
-    def pieces(self, text: bytes, *, whole: bool) -> Iterator[bytes]:
+    def pieces(self, text: bytes, *, whole: bool) -> list[bytes]:
         """Those that will stay as they are however the text goes on; all of them if this is the `whole` of it."""
         if not self.phrases:
-            yield from words(text, len(text), whole=whole)
-            return
-        start, held = 0, len(text) if whole else n_before(text, self.phrases)
+            return words(text, len(text), whole=whole)
+        found, start, held = list[bytes](), 0, len(text) if whole else n_before(text, self.phrases)
         while (match := self._phrase.search(text, start)) and match.start() < held:
-            yield from words(text[start : match.start()], match.start() - start, whole=True)
-            yield match.group()
+            found += [*words(text[start : match.start()], match.start() - start, whole=True), match.group()]
             start = match.end()
-        yield from words(text[start:], held - start, whole=whole)
+        return found + words(text[start:], held - start, whole=whole)
 
     def translate(self, piece: bytes) -> Sequence[int]:
         return self.phrases[piece] if piece in self.phrases else self.tokenize(piece)
 
 
-def words(text: bytes, n_most: int, *, whole: bool) -> Iterator[bytes]:
+def words(text: bytes, n_most: int, *, whole: bool) -> list[bytes]:
     """The text's words, none beyond its first `n_most` bytes; what is left at its end only if it is the `whole`."""
-    start = 0
+    found, start = list[bytes](), 0
     for match in _WORD_END.finditer(text):
-        if match.start() > n_most:
+        end = match.start()
+        if end > n_most:
             break
-        yield from slices(text[start : match.start()], whole=True)
-        start = match.start()
-    yield from slices(text[start : len(text) if whole else max(start, n_most)], whole=whole)
-
-
-def slices(word: bytes, *, whole: bool) -> Iterator[bytes]:
-    """A word that is too long in pieces, cut between characters."""
-    start = 0
-    while len(word) - start > LONGEST:
-        end = start + LONGEST
-        while end > start + LONGEST - 3 and is_inside(word[end]):
-            end -= 1
-        yield word[start:end]
+        found += slices(text[start:end])
         start = end
-    if whole and start < len(word):
-        yield word[start:]
+    last = slices(text[start:] if whole else text[start : max(start, n_most)])
+    return found + last if whole else found + last[:-1]
+
+
+def slices(word: bytes) -> list[bytes]:
+    """A word that is too long in pieces, cut between characters."""
+    found = []
+    while len(word) > LONGEST:
+        end = LONGEST
+        while end > LONGEST - 3 and is_inside(word[end]):
+            end -= 1
+        found.append(word[:end])
+        word = word[end:]
+    return [*found, word] if word else found
 
 
 def is_inside(byte: int) -> bool:
@@ -234,9 +233,8 @@ class Rendering(Translation):
         """A token of the target's, and how sure the draft is of it: of all its own tokens that begin in it; of the one
         that it lies in where none does."""
         start, end = self._spans[index]
-        begun = [sure for at, sure in zip(self._starts, self._sure, strict=True) if start <= at < end]
-        covers = max(0, bisect_left(self._starts, start) - 1)
-        return self.tokens[index], prod(begun) if begun else self._sure[covers]
+        first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        return self.tokens[index], prod(self._sure[first:last]) if first < last else self._sure[max(0, first - 1)]
 
     def _read(self, token: int) -> None:
         if token in self.dictionary.signs:
@@ -255,12 +253,10 @@ class Rendering(Translation):
     def _put(self, piece: bytes, tokens: Sequence[int]) -> None:
         """What stands for a phrase or a sign has its place with its first token."""
         start = self._spans[-1][1] if self._spans else 0
-        lengths = [self._measure(token) for token in tokens]
+        ends = [*accumulate(map(self._measure, tokens), initial=start)]
         if piece in self.dictionary.phrases or not piece:
-            lengths = [len(piece) or 1, *(0 for _ in tokens[1:])]
-        self.fits &= bool(tokens) and sum(lengths) == (len(piece) or 1)
-        if not self.fits:
-            return
-        super()._put(piece, tokens)
-        ends = list(accumulate(lengths, initial=start))
-        self._spans += pairwise(ends)
+            ends[1:] = [start + (len(piece) or 1) for _ in tokens]
+        self.fits &= bool(tokens) and ends[-1] == start + (len(piece) or 1)
+        if self.fits:
+            self._spans += pairwise(ends)
+            super()._put(piece, tokens)
