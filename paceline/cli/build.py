@@ -23,7 +23,7 @@ from paceline.config.drafters import DrafterSettings
 from paceline.config.granted import usable_memory
 from paceline.errors import ConfigError
 
-FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
+FROM_THE_TARGET = ("n_ubatch", "n_threads", "n_threads_batch", "flash_attn", "offload_kqv", "op_offload")
 """Context settings a draft model takes over when it has none of its own."""
 
 

@@ -27,6 +27,8 @@ FOR_THE_DRAFT = {
     "context.n_ctx": "drafters.draft_model.window",
     "context.n_batch": "drafters.draft_model.n_batch",
     "context": "draft_context",
+    "machine.cores": "draft_context.cores",
+    "machine.strict": "draft_context.strict",
     "model": "draft",
     "drafters": "drafters",
 }
