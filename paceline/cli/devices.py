@@ -54,7 +54,7 @@ def report() -> dict[str, Any]:
                 "name": device.name,
                 "description": device.description,
                 "kind": device.kind,
-                "backend": device.backend,
+                "backend": device.family,
                 "memory_total": device.n_bytes,
                 "memory_free": device.n_free,
                 "offload": device.offloads,

@@ -24,7 +24,7 @@ from paceline.llama.lib import Floats, build, c, devices, get_logits, log, syste
 from paceline.llama.loading import placement
 from paceline.llama.model import Model
 from paceline.llama.saved import Bytes, Saved
-from paceline.llama.threads import Binding
+from paceline.llama.threads import CoreBinding
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
@@ -148,7 +148,7 @@ class Context:
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
         self.n_decodes = 0
-        self._binding = Binding(self.handle, params) if params.cores else None
+        self._binding = CoreBinding(self.handle, params) if params.cores else None
         self._scales: str | None = ""
         self.use_adapters(None)
         self._memory = c.llama_get_memory(self.handle)

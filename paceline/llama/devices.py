@@ -22,12 +22,12 @@ ELSEWHERE = re.compile(
 @dataclass(frozen=True, slots=True)
 class Device:
     """Something that computes, as libllama names it. Layers of a model can be offloaded to a GPU; an accelerator helps
-    the processor. Memory in bytes, 0 where nobody says."""
+    the processor. `family` is the back end, as in CUDA. Memory in bytes, 0 where nobody says."""
 
     name: str
     description: str
     kind: str
-    backend: str
+    family: str
     n_bytes: int
     n_free: int
     handle: int
@@ -117,10 +117,10 @@ def is_out_of_reach(name: str) -> bool:
 
 
 def device_named(name: str) -> int | None:
-    """None for the processor, which is always there, and for a GPU where there is none."""
+    """None for a GPU where there is none."""
     others = {device.name: device.handle for device in found_devices() if device.kind != PROCESSOR}
     handle = {plain(known): handle for known, handle in others.items()}.get(plain(name))
-    if handle is None and plain(name) not in ("cpu", "none") and not is_out_of_reach(name):
+    if handle is None and not is_out_of_reach(name):
         there = ", ".join(others) or "the CPU alone"
         raise ConfigError(f"there is no device {name}; this build of libllama has {there}")
     return handle

@@ -94,13 +94,18 @@ def idle_flags(settings: Settings) -> list[str]:
     """Those the user gave that only a GPU could obey, where there is none."""
     if can_offload():
         return []
-    found = idle_of(settings.model, "-ngl", TARGET_FLAGS)
+    found = idle_of(settings.model, DEFAULTS, "-ngl", TARGET_FLAGS)
     found += [flag for name, flag in CONTEXT_FLAGS.items() if not getattr(settings.context, name)]
-    return found + (idle_of(settings.draft, "-ngld", DRAFT_FLAGS) if settings.draft else [])
+    return found + (idle_of(settings.draft, settings.model, "-ngld", DRAFT_FLAGS) if settings.draft else [])
 
 
-def idle_of(params: ModelParams, layers: str, flags: dict[str, str]) -> list[str]:
-    given = [flag for name, flag in flags.items() if getattr(params, name) != getattr(DEFAULTS, name)]
+def idle_of(params: ModelParams, model: ModelParams, layers: str, flags: dict[str, str]) -> list[str]:
+    """What is neither the usual, nor nothing (`-dev none`), nor taken over from another model."""
+    given = [
+        flag
+        for name, flag in flags.items()
+        if getattr(params, name) not in (getattr(DEFAULTS, name), getattr(model, name), ())
+    ]
     return [f"{layers} {params.n_gpu_layers}", *given] if params.n_gpu_layers > 0 else given
 
 

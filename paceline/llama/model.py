@@ -228,9 +228,10 @@ class Model:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether any layer is computed there."""
-        n_gpu = self.params.n_gpu_layers
-        offloaded = n_gpu < 0 or n_gpu > self.n_layer
+        """Whether it may hold any layer, or a part of one."""
+        params = self.params
+        n_gpu = params.n_gpu_layers
+        offloaded = (n_gpu < 0 or n_gpu > self.n_layer) and params.devices != () and not params.tensors
         return not (offloaded and c.llama_supports_gpu_offload())
 
     @property

@@ -47,7 +47,7 @@ class ThreadPool:
         self.handle = None
 
 
-class Binding:
+class CoreBinding:
     """A context's threads on its cores: those that write and those that read, which compute more than one token."""
 
     def __init__(self, context: int, params: ContextParams) -> None:
