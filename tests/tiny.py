@@ -80,9 +80,24 @@ def write_model(
     return str(path)
 
 
-def write_adapter(path: Path, *, n_embd: int = 64, strength: float = 0.1) -> str:
-    """A LoRA on the output of `write_model`: every other token hears the first direction, each in its own way."""
-    writer = gguf.GGUFWriter(str(path), "llama")
+def write_adapter(
+    path: Path,
+    *,
+    n_embd: int = 64,
+    strength: float = 0.1,
+    arch: str = "llama",
+    entries: Mapping[str, str] | None = None,
+    invocation: list[int] | None = None,
+) -> str:
+    """A LoRA on the output of `write_model`: every other token hears the first direction, each in its own way. One with
+    an `invocation` counts from these tokens on."""
+    writer = gguf.GGUFWriter(str(path), arch)
+    for key, value in (entries or {}).items():
+        writer.add_string(f"adapter.lora.{key}", value)
+    if invocation:
+        writer.add_key_value(
+            "adapter.alora.invocation_tokens", invocation, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT32
+        )
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", 1.0)

@@ -242,8 +242,8 @@ class Context:
             return
         self._scales = scales
         counts = [scale for _, scale in self.model.params.adapters] if scales is None else map(float, scales.split(","))
-        used = [(adapter, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
-        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
+        used = [(adapter.handle, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
+        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(handle for handle, _ in used))
         values = (ctypes.c_float * len(used))(*(scale for _, scale in used))
         c.llama_set_adapters_lora(self.handle, handles, len(used), values)
 

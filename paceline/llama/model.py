@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
+from paceline.llama.adapter import LoraAdapter, load_adapter
 from paceline.llama.lib import c, log
 from paceline.llama.loading import ModelStruct
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
@@ -183,18 +184,14 @@ class Model:
         self._check_kind()
         self.adapters = [self._adapter(path) for path, _ in params.adapters]
 
-    def _adapter(self, path: str) -> Any:
-        """Freed with the model."""
+    def _adapter(self, path: str) -> LoraAdapter:
         try:
             check_file(path)
-            log.clear()
-            handle = c.llama_adapter_lora_init(self.handle, path.encode())
-            if not handle:
-                raise ModelError(f"cannot use the adapter {path}: {log.reason()}")
+            assert self.handle
+            return load_adapter(self.handle, path)
         except ModelError:
             self.close()
             raise
-        return handle
 
     def _load(self, params: ModelParams, on_progress: Callable[[float], None] | None) -> int:
         def report(share: float, _data: object) -> bool:
