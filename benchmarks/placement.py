@@ -4,7 +4,8 @@ python -m benchmarks.placement FOLDER [-n 48] [--only nkvo] [--json placement.js
 python -m benchmarks.placement -m target.gguf -md draft.gguf --also="-ngl 20 -ot 'blk\\.1=CPU'"
 
 The largest model of the folder is the target, the smallest with its vocabulary the draft. Each line of flags runs in a
-process of its own, in exact mode: the answer without drafts and the one with them have to be the same.
+process of its own, in exact mode and with drafts of up to four tokens whether they pay or not: the answer without
+drafts and the one with them have to be the same.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from paceline.llama.devices import can_offload, found_devices
 from paceline.llama.model import Model
 from paceline.process.gguf_check import check_gguf
 
+FIXED = "--exact --spec-type draft-simple --spec-policy fixed --draft-max 4"
 PROMPT = "A list of the planets, each with one sentence on what it is made of and how it was found:\n"
 LOADED = re.compile(r"loaded meta data with .* from (.+) \(version")
 OPENED = "constructing llama_context"
@@ -160,7 +162,7 @@ def measured(line: str, target: str, draft: str, n: int, n_ctx: int) -> dict[str
     logger.setLevel(logging.INFO)
     logger.addHandler(placements)
     free = {device.name: device.n_free for device in found_devices()}
-    small = ["-m", target, "-md", draft, "-c", str(n_ctx), "--exact", "--spec-type", "draft-simple"]
+    small = ["-m", target, "-md", draft, "-c", str(n_ctx), *shlex.split(FIXED)]
     with Engine.from_settings(build.settings(parse([*small, *shlex.split(line)], "run"))) as engine:
         answered(engine, 8, None)
         plain, drafted = answered(engine, n, ()), answered(engine, n, None)
@@ -214,7 +216,7 @@ def table(target: str, draft: str, results: Sequence[dict[str, Any]]) -> Table:
 
 
 def by_memory(sizes: dict[str, float]) -> str:
-    return " + ".join(f"{name} {size:.0f}" for name, size in sizes.items()) or "-"
+    return " + ".join(f"{name} {size:{'.0f' if size >= 10 else '.1f'}}" for name, size in sizes.items()) or "-"
 
 
 if __name__ == "__main__":
