@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("-md", "--model-draft", help="the draft, instead of the smallest that fits")
     parser.add_argument("-n", type=int, default=48, help="tokens of each answer")
     parser.add_argument("-c", type=int, default=1024, help="tokens of the context")
+    parser.add_argument("-t", type=int, default=-1, help="threads, else one a core")
     parser.add_argument("--also", action="append", default=[], metavar="FLAGS", help="a further line of flags")
     parser.add_argument("--only", default="", metavar="TEXT", help="lines with this in them")
     parser.add_argument("--json", metavar="FILE", help="keep everything")
@@ -76,10 +77,10 @@ def main() -> None:
     args = parser.parse_args()
     target, draft = chosen(args.folder, args.model, args.model_draft)
     if args.one is not None:
-        print(json.dumps(measured(args.one, target, draft, args.n, args.c)))
+        print(json.dumps(measured(f"-c {args.c} -t {args.t} {args.one}", target, draft, args.n)))
         return
     lines = [line for line in [*combinations(target), *args.also] if args.only in line]
-    files = ["-m", target, "-md", draft, "-n", str(args.n), "-c", str(args.c)]
+    files = ["-m", target, "-md", draft, "-n", str(args.n), "-c", str(args.c), "-t", str(args.t)]
     bar = track(lines, "placing", console=Console(stderr=True))
     results = [{"flags": line, **in_a_process(line, files)} for line in bar]
     if args.json:
@@ -156,14 +157,14 @@ class Placements(logging.Handler):
             part[match[1]] = round(part.get(match[1], 0.0) + float(match[3]), 2)
 
 
-def measured(line: str, target: str, draft: str, n: int, n_ctx: int) -> dict[str, Any]:
+def measured(line: str, target: str, draft: str, n: int) -> dict[str, Any]:
     """One placement: where everything went, both answers and their speeds."""
     logger, placements = logging.getLogger("paceline.llama"), Placements()
     logger.setLevel(logging.INFO)
     logger.addHandler(placements)
     free = {device.name: device.n_free for device in found_devices()}
-    small = ["-m", target, "-md", draft, "-c", str(n_ctx), *shlex.split(FIXED)]
-    with Engine.from_settings(build.settings(parse([*small, *shlex.split(line)], "run"))) as engine:
+    words = ["-m", target, "-md", draft, *shlex.split(FIXED), *shlex.split(line)]
+    with Engine.from_settings(build.settings(parse(words, "run"))) as engine:
         answered(engine, 8, None)
         plain, drafted = answered(engine, n, ()), answered(engine, n, None)
         used = {device.name: (free[device.name] - device.n_free) >> 20 for device in found_devices() if device.offloads}

@@ -45,7 +45,7 @@ def test_every_placement_is_a_row(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "kept.json"
-    options = ["-n", "6", "-c", "512", "--only", "ctk", "--also=-ctk q8_0 -ot x=VRAM", "--json", str(kept)]
+    options = ["-n", "6", "-c", "512", "-t", "1", "--only", "ctk", "--also=-ctk q8_0 -ot x=VRAM", "--json", str(kept)]
     run(monkeypatch, str(folder), *options)
     rows = json.loads(kept.read_text())
     assert [row["flags"] for row in rows] == ["-ctk q8_0 -ctv q8_0", "-ctkd q8_0 -ctvd q8_0", "-ctk q8_0 -ot x=VRAM"]
