@@ -33,8 +33,8 @@ class ThreadPool:
     def __init__(self, n_threads: int, cores: Sequence[int], strict: bool) -> None:
         params = PoolParams()
         ggml("ggml_threadpool_params_init", [ctypes.c_void_p, ctypes.c_int], None)(ctypes.byref(params), n_threads)
-        for core in cores:
-            params.cores[core] = True
+        for core in range(MOST_CORES):
+            params.cores[core] = core in cores
         params.strict = strict
         make = processor_function("ggml_threadpool_new")
         assert make, "every back end for processors has pools"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
 from paceline.cli.devices import BUILDS, described, gibibytes, instructions
+from paceline.cli.flags import parse
 from paceline.cli.main import main
 from paceline.llama.devices import can_offload, found_devices
 
 pytestmark = pytest.mark.model
+PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 
 
 def test_a_person_reads_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +65,12 @@ def test_instructions_are_command_lines() -> None:
 def test_switches_are_named_and_values_shown() -> None:
     assert described({"AVX2": "1", "AMX": "0", "ARCHS": "900"}) == ["AVX2", "ARCHS=900"]
     assert (gibibytes(0), gibibytes(3 * 2**29)) == ("unknown", "1.5 GiB")
+
+
+def test_commands_of_the_page_can_be_read() -> None:
+    lines = [
+        line.partition("#")[0].split() for line in PAGE.read_text().splitlines() if line.startswith("    paceline s")
+    ]
+    assert len(lines) > 6
+    for _, command, *words in lines:
+        assert parse(words, command).warnings == []
