@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import count
+from math import isfinite
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -225,7 +226,7 @@ class Engine:
             grammar=grammar,
             bounds=bounds,
             spelled=tuple(spelled),
-            adapter=adapter,
+            adapter=checked_scales(adapter, len(self.settings.model.adapters)),
             cache_prompt=cache_prompt,
             n_keep=n_keep,
             slot=slot,
@@ -367,6 +368,17 @@ def with_overrides(params: Params, overrides: Mapping[str, Any]) -> Params:
     if unknown:
         raise ConfigError(f"unknown parameter {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}")
     return replace(params, **overrides)
+
+
+def checked_scales(text: str | None, n: int) -> str | None:
+    """A finite number for each adapter, or None."""
+    try:
+        scales = [] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        scales = [float("nan")]
+    if text is not None and (len(scales) != n or not all(map(isfinite, scales))):
+        raise ConfigError(f"adapter={text!r} does not say how much each of {n} LoRA adapters counts, as in '0.5,1.0'")
+    return text
 
 
 def checked_stops(stops: Sequence[str]) -> tuple[str, ...]:

@@ -38,9 +38,10 @@ def write_model(
     scale: float = 0.5,
     pre: str = "gpt-2",
     fim: Mapping[str, int] | None = None,
+    n_expert: int = 0,
 ) -> str:
     """A Llama of random weights over a byte-level vocabulary of 266 tokens (and `n_extra` unused ones); `fim` says
-    which of them surround gaps, as in {"pre": 266}."""
+    which of them surround gaps, as in {"pre": 266}. With experts two of them are at work for each token."""
     rng = np.random.default_rng(seed)
     tokens = [*TOKENS, *(f"[unused{i}]" for i in range(n_extra))]
     if changed_token is not None:
@@ -49,6 +50,9 @@ def write_model(
     add_shape(writer, n_embd, n_layer, n_head, n_ctx)
     writer.add_rope_dimension_count(n_embd // n_head)
     add_vocab(writer, tokens, pre)
+    if n_expert:
+        writer.add_expert_count(n_expert)
+        writer.add_expert_used_count(2)
     for which, token in (fim or {}).items():
         writer.add_uint32(f"tokenizer.ggml.fim_{which}_token_id", token)
 
@@ -66,16 +70,34 @@ def write_model(
         ones(f"blk.{i}.ffn_norm.weight")
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
             add(f"blk.{i}.{name}.weight", n_embd, n_embd)
-        add(f"blk.{i}.ffn_gate.weight", 2 * n_embd, n_embd)
-        add(f"blk.{i}.ffn_up.weight", 2 * n_embd, n_embd)
-        add(f"blk.{i}.ffn_down.weight", n_embd, 2 * n_embd)
+        kind, several = ("_exps", (n_expert,)) if n_expert else ("", ())
+        add(f"blk.{i}.ffn_gate{kind}.weight", *several, 2 * n_embd, n_embd)
+        add(f"blk.{i}.ffn_up{kind}.weight", *several, 2 * n_embd, n_embd)
+        add(f"blk.{i}.ffn_down{kind}.weight", *several, n_embd, 2 * n_embd)
+        if n_expert:
+            add(f"blk.{i}.ffn_gate_inp.weight", n_expert, n_embd)
     write_out(writer)
     return str(path)
 
 
-def write_adapter(path: Path, *, n_embd: int = 64, strength: float = 0.1) -> str:
-    """A LoRA on the output of `write_model`: every other token hears the first direction, each in its own way."""
-    writer = gguf.GGUFWriter(str(path), "llama")
+def write_adapter(
+    path: Path,
+    *,
+    n_embd: int = 64,
+    strength: float = 0.1,
+    arch: str = "llama",
+    entries: Mapping[str, str] | None = None,
+    invocation: list[int] | None = None,
+) -> str:
+    """A LoRA on the output of `write_model`: every other token hears the first direction, each in its own way. One with
+    an `invocation` counts from these tokens on."""
+    writer = gguf.GGUFWriter(str(path), arch)
+    for key, value in (entries or {}).items():
+        writer.add_string(f"adapter.lora.{key}", value)
+    if invocation:
+        writer.add_key_value(
+            "adapter.alora.invocation_tokens", invocation, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT32
+        )
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", 1.0)

@@ -23,8 +23,11 @@ from paceline.config.drafters import DrafterSettings
 from paceline.config.granted import usable_memory
 from paceline.errors import ConfigError
 
-FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
+FROM_THE_TARGET = ("n_ubatch", "n_threads", "n_threads_batch", "flash_attn", "offload_kqv", "op_offload")
 """Context settings a draft model takes over when it has none of its own."""
+LOADED_ALIKE = ("use_mmap", "use_mlock", "load_mode", "lazy_mode", "check_tensors", "use_extra_bufts", "no_host")
+PLACED_ALIKE = ("devices", "split_mode", "tensor_split", "main_gpu")
+"""Settings of the target's that hold for a draft model too; of devices, as long as it has none of its own."""
 
 
 def settings(parsed: Parsed) -> Settings:
@@ -104,7 +107,8 @@ def draft_model(parsed: Parsed) -> ModelParams | None:
     values = parsed.under("draft")
     if "path" not in values or speculation_off(parsed):
         return None
-    shared = {name: value for name, value in parsed.under("model").items() if name in ("use_mmap", "use_mlock")}
+    alike = LOADED_ALIKE if "devices" in values else LOADED_ALIKE + PLACED_ALIKE
+    shared = {name: value for name, value in parsed.under("model").items() if name in alike}
     return ModelParams(**{**shared, **values})
 
 

@@ -27,6 +27,8 @@ FOR_THE_DRAFT = {
     "context.n_ctx": "drafters.draft_model.window",
     "context.n_batch": "drafters.draft_model.n_batch",
     "context": "draft_context",
+    "machine.cores": "draft_context.cores",
+    "machine.strict": "draft_context.strict",
     "model": "draft",
     "drafters": "drafters",
 }
@@ -138,7 +140,7 @@ def takes_value(flag: Flag, name: str) -> bool:
 
 def following(argv: Sequence[str], index: int, flag: Flag, known: Mapping[str, Flag]) -> str | None:
     """The next word, if it can be this flag's value."""
-    if index + 1 == len(argv) or argv[index + 1] in known:
+    if index + 1 == len(argv) or (argv[index + 1] in known and not flag.quotes):
         return None
     word = argv[index + 1]
     if flag.bare is None:
@@ -214,9 +216,14 @@ def spread_draft_params(parsed: Parsed) -> None:
     for path, value in inner.values.items():
         target = draft_path(path)
         if target is None:
-            parsed.warn(f"--draft-params: {path} does not concern a draft model")
+            parsed.warn(f"--draft-params: {name_of(path, parsed.command)} does not concern a draft model")
         else:
             parsed.values.setdefault(target, value)
+
+
+def name_of(path: str, command: str) -> str:
+    """The flag that sets it."""
+    return next(name for name, flag in flags_of(command).items() if path in flag.fields)
 
 
 def draft_path(path: str) -> str | None:

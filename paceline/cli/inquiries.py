@@ -34,7 +34,7 @@ def version(command: str) -> str:
 
 def devices(command: str) -> str:
     """As llama-server says it; loads libllama."""
-    from paceline.llama.loading import device_lines
+    from paceline.llama.devices import device_lines
 
     return "\n".join(["Available devices:", *(f"  {line}" for line in device_lines() or ["(none)"])])
 

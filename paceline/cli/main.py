@@ -36,6 +36,7 @@ COMMANDS = {
     "run": Command("paceline.cli.run", "continue a prompt, or chat"),
     "serve": Command("paceline.cli.serve", "an HTTP server for OpenAI and llama-server clients"),
     "bench": Command("paceline.cli.bench", "what speculation gains on this machine, by kind of text"),
+    "devices": Command("paceline.cli.devices", "what libllama can compute on here, with its memory", flags=False),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }
@@ -50,6 +51,7 @@ Try it:
   paceline run -p "Once upon a time" -n 100                  the demo model writes
   paceline run -cnv                                          chat with it
   paceline run -m large.gguf -md small.gguf -p "Hello"       a small model drafts for a large one
+  paceline devices                                           is there a GPU, and does this build use it?
   paceline run -f code.py --spec-type ngram-simple           text that repeats itself needs no second model
 
 `paceline run --help` lists every flag; most of llama-server's names and LLAMA_ARG_* variables work."""
@@ -117,7 +119,8 @@ def call(command: Command, argument: object, parsed: Parsed) -> int:
 
 
 def overview() -> str:
-    lines = [f"  paceline {name:<8} {command.summary}" for name, command in COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  paceline {name:<{width}} {command.summary}" for name, command in COMMANDS.items()]
     return HELP.format(commands="\n".join(lines))
 
 

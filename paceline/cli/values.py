@@ -69,11 +69,11 @@ def layers(text: str) -> int:
 
 
 def devices(text: str) -> tuple[str, ...]:
-    """`none` is no device at all: the processor."""
+    """`none` is no device at all: the processor, which some call by its name."""
     names = words(text)
     if not names:
         raise ValueError("no device is named; none = the processor alone")
-    return () if names == ("none",) else names
+    return tuple(name for name in names if name.lower() not in ("none", "cpu"))
 
 
 def shares(text: str) -> tuple[float, ...]:

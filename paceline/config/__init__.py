@@ -193,7 +193,8 @@ class ContextParams:
     `n_ctx` is the total, of which each of `n_seqs` may fill an equal part. They are in one pool, to be computed in one
     call; with `kv_unified` any of them may fill it, and where that is False each has cells of its own. `n_ctx_slot`
     bounds what one holds. What of `rope_` and `yarn_`, the stretching of positions, is None is the model's own. Of
-    `n_snapshots` a recurrent memory keeps so many for each sequence, where the architecture can.
+    `n_snapshots` a recurrent memory keeps so many for each sequence, where the architecture can. Threads run on
+    `cores`, `strict`: each on one; those of `_batch` when more than one token is computed.
     """
 
     n_ctx: int = 0
@@ -203,6 +204,10 @@ class ContextParams:
     n_snapshots: int = 0
     n_threads: int = 0
     n_threads_batch: int = 0
+    cores: tuple[int, ...] = ()
+    cores_batch: tuple[int, ...] = ()
+    strict: bool | None = None
+    strict_batch: bool | None = None
     flash_attn: bool | None = None
     kv_unified: bool | None = None
     n_ctx_slot: int = 0
@@ -254,11 +259,18 @@ class ContextParams:
 
     @property
     def threads(self) -> int:
-        return self.n_threads if self.n_threads > 0 else usable_cores()
+        return self.n_threads if self.n_threads > 0 else len(self.cores) or usable_cores()
 
     @property
     def threads_batch(self) -> int:
-        return self.n_threads_batch if self.n_threads_batch > 0 else self.threads
+        if self.n_threads_batch > 0:
+            return self.n_threads_batch
+        return self.threads if self.n_threads > 0 else len(self.cores_batch) or self.threads
+
+    @property
+    def binds(self) -> bool:
+        """Whether anything is said of where its threads run."""
+        return bool(self.cores or self.cores_batch or self.strict or self.strict_batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,15 @@ def usable_memory(
     return min([1024 * int(found[1]), *limits]) if found else None
 
 
+def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes of the machine's memory that a program could have now. None where nobody says."""
+    try:
+        found = re.search(r"^MemAvailable: +(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return 1024 * int(found[1]) if found else None
+
+
 def group_files(name: str, groups: Path, own: Path) -> Iterator[str]:
     """A file of this process's control group and of each above it, as far as they can be read."""
     try:

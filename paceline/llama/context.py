@@ -24,6 +24,7 @@ from paceline.llama.lib import Floats, build, c, devices, get_logits, log, syste
 from paceline.llama.loading import placement
 from paceline.llama.model import Model
 from paceline.llama.saved import Bytes, Saved
+from paceline.llama.threads import CoreBinding
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
@@ -48,6 +49,7 @@ def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
         "threads": [context.threads, context.threads_batch],
         "cache_types": [context.cache_type_k, context.cache_type_v],
         "offload_kqv": context.offload_kqv,
+        **({"cores": [context.cores, context.cores_batch]} if context.cores else {}),
         **placement(model),
     }
 
@@ -146,6 +148,7 @@ class Context:
         self.n_bytes_cache = int(self.n_ctx * model.n_cache_values * bits / 8)
         self.seconds = 0.0
         self.n_decodes = 0
+        self._binding = CoreBinding(self.handle, params) if params.cores else None
         self._scales: str | None = ""
         self.use_adapters(None)
         self._memory = c.llama_get_memory(self.handle)
@@ -220,6 +223,8 @@ class Context:
         """Compute the batch. Returns one row of logits per output: a view that the next decode overwrites. A pooled
         context may have none."""
         batch.raw.n_tokens = batch.n_tokens
+        if self._binding:
+            self._binding.before(batch.n_tokens)
         start = perf_counter()
         code = c.llama_decode(self.handle, batch.raw)
         address = get_logits(self.handle) if code == 0 and batch.n_outputs else None
@@ -237,8 +242,8 @@ class Context:
             return
         self._scales = scales
         counts = [scale for _, scale in self.model.params.adapters] if scales is None else map(float, scales.split(","))
-        used = [(adapter, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
-        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(adapter for adapter, _ in used))
+        used = [(adapter.handle, scale) for adapter, scale in zip(self.model.adapters, counts, strict=True) if scale]
+        handles = (c.llama_adapter_lora_p_ctypes * len(used))(*(handle for handle, _ in used))
         values = (ctypes.c_float * len(used))(*(scale for _, scale in used))
         c.llama_set_adapters_lora(self.handle, handles, len(used), values)
 
@@ -342,6 +347,8 @@ class Context:
         if self.handle:
             c.llama_free(self.handle)
             self.handle = None
+            if self._binding:
+                self._binding.close()
 
     def __enter__(self) -> Self:
         return self

@@ -109,6 +109,8 @@ class HeadContext(Context):
         positions that come after those of the sequence."""
         batch.spread_positions(self.next_position(0))
         batch.raw.n_tokens = batch.n_tokens
+        if self._binding:
+            self._binding.before(batch.n_tokens)
         if c.llama_encode(self.handle, batch.raw) != 0:
             raise DecodeError(f"libllama could not encode {batch.n_tokens} rows: {log.reason()}")
         return self.own_rows(batch.n_tokens)

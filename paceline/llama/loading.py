@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from paceline.config import LAZY_MODES, NUMA_STRATEGIES, SPLIT_MODES, ModelParams
+from paceline.config import LAZY_MODES, NUMA_STRATEGIES, SPLIT_MODES, ModelParams, Settings
 from paceline.errors import ConfigError
-from paceline.llama.lib import c, ggml, ggml_devices
+from paceline.llama.devices import buffer_named, can_offload, device_named, processor_function
+from paceline.llama.lib import c
+
+logger = logging.getLogger("paceline")
 
 LOADS = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
 LONGEST_ENTRY = 127  # bytes
@@ -19,9 +23,18 @@ METADATA: dict[str, tuple[int, str, Callable[[str], object]]] = {
     "bool": (c.LLAMA_KV_OVERRIDE_TYPE_BOOL, "val_bool", {"true": True, "false": False}.__getitem__),
     "str": (c.LLAMA_KV_OVERRIDE_TYPE_STR, "val_str", str.encode),
 }
-CPU = 0
 PLACED = ("devices", "split_mode", "tensor_split", "main_gpu", "tensors", "no_host")
-GPU_FLAGS = {"devices": "-dev", "split_mode": "-sm", "tensor_split": "-ts", "main_gpu": "-mg"}
+TARGET_FLAGS = {
+    "devices": "-dev",
+    "split_mode": "-sm",
+    "tensor_split": "-ts",
+    "main_gpu": "-mg",
+    "tensors": "-ot/-cmoe/-ncmoe",
+    "no_host": "--no-host",
+}
+CONTEXT_FLAGS = {"offload_kqv": "-nkvo", "op_offload": "--no-op-offload"}
+DRAFT_FLAGS = {name: f"--draft-params {flag}" for name, flag in TARGET_FLAGS.items()}
+DRAFT_FLAGS |= {"devices": "-devd", "tensors": "-otd/-cmoed/-ncmoed"}
 DEFAULTS = ModelParams(path="-")
 
 
@@ -58,14 +71,15 @@ class ModelStruct:
     def _place(self, params: ModelParams) -> None:
         raw = self.raw
         if params.devices is not None:
-            found = [device_named(name) for name in params.devices if name != "none"]
+            found = [handle for name in params.devices if (handle := device_named(name))]
             self._devices = (ctypes.c_void_p * (len(found) + 1))(*found)
             raw.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         if params.tensor_split:
             shares = params.tensor_split[: c.llama_max_devices()]
             raw.tensor_split = self._shares = (ctypes.c_float * c.llama_max_devices())(*shares)
         if params.tensors:
-            rows = [BufferOverride(pattern.encode(), buffer_named(name)) for pattern, name in params.tensors]
+            kinds = ((pattern, buffer_named(name)) for pattern, name in params.tensors)
+            rows = [BufferOverride(pattern.encode(), kind) for pattern, kind in kinds if kind]
             self._buffers = (BufferOverride * (len(rows) + 1))(*rows)
             raw.tensor_buft_overrides = ctypes.cast(self._buffers, ctypes.c_void_p)
 
@@ -76,59 +90,37 @@ def placement(params: ModelParams) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value != getattr(DEFAULTS, name)}
 
 
-def idle_flags(params: ModelParams) -> list[str]:
+def idle_flags(settings: Settings) -> list[str]:
     """Those the user gave that only a GPU could obey, where there is none."""
-    if c.llama_supports_gpu_offload():
+    if can_offload():
         return []
-    layers = [f"-ngl {params.n_gpu_layers}"] if params.n_gpu_layers > 0 else []
-    return layers + [flag for name, flag in GPU_FLAGS.items() if getattr(params, name) != getattr(DEFAULTS, name)]
+    found = idle_of(settings.model, DEFAULTS, "-ngl", TARGET_FLAGS)
+    found += [flag for name, flag in CONTEXT_FLAGS.items() if not getattr(settings.context, name)]
+    return found + (idle_of(settings.draft, settings.model, "-ngld", DRAFT_FLAGS) if settings.draft else [])
+
+
+def idle_of(params: ModelParams, model: ModelParams, layers: str, flags: dict[str, str]) -> list[str]:
+    """What is neither the usual, nor nothing (`-dev none`), nor taken over from another model."""
+    given = [
+        flag
+        for name, flag in flags.items()
+        if getattr(params, name) not in (getattr(DEFAULTS, name), getattr(model, name), ())
+    ]
+    return [f"{layers} {params.n_gpu_layers}", *given] if params.n_gpu_layers > 0 else given
 
 
 @cache
 def start_numa(strategy: str) -> None:
     """Once for the process."""
     c.llama_numa_init(1 + NUMA_STRATEGIES.index(strategy))
+    if not is_numa():
+        logger.warning("--numa %s cannot act here: libllama sees one memory node", strategy)
 
 
-def describe(name: str) -> Callable[[int], str]:
-    """One of ggml's functions from a handle to a name."""
-    function = ggml(name, [ctypes.c_void_p], ctypes.c_char_p)
-    return lambda handle: bytes(function(handle)).decode("utf-8", "replace")
-
-
-def device_lines() -> list[str]:
-    """What could hold a model beside the processor, with its memory."""
-    kind = ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)
-    memory = ggml("ggml_backend_dev_memory", [ctypes.c_void_p] + 2 * [ctypes.POINTER(ctypes.c_size_t)], None)
-    name, about = describe("ggml_backend_dev_name"), describe("ggml_backend_dev_description")
-    lines = []
-    for device in ggml_devices():
-        if kind(device) == CPU:
-            continue
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        memory(device, ctypes.byref(free), ctypes.byref(total))
-        lines.append(f"{name(device)}: {about(device)} ({total.value >> 20} MiB, {free.value >> 20} MiB free)")
-    return lines
-
-
-def device_named(name: str) -> int:
-    kind = ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)
-    named = describe("ggml_backend_dev_name")
-    others = {named(device): device for device in ggml_devices() if kind(device) != CPU}
-    if name not in others:
-        raise ConfigError(
-            f"there is no device {name}; this build of libllama has {', '.join(others) or 'the CPU alone'}"
-        )
-    return others[name]
-
-
-def buffer_named(name: str) -> int:
-    memory_of = ggml("ggml_backend_dev_buffer_type", [ctypes.c_void_p], ctypes.c_void_p)
-    named = describe("ggml_backend_buft_name")
-    kinds = {named(kind): kind for device in ggml_devices() if (kind := memory_of(device))}
-    if name not in kinds:
-        raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(kinds)}")
-    return int(kinds[name])
+def is_numa() -> bool:
+    """Whether the processor's back end knows of several memory nodes."""
+    address = processor_function("ggml_backend_cpu_is_numa")
+    return bool(ctypes.CFUNCTYPE(ctypes.c_bool)(address)()) if address else False
 
 
 def metadata_entry(text: str) -> Any:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
+from paceline.llama.adapter import LoraAdapter, load_adapter
 from paceline.llama.lib import c, log
 from paceline.llama.loading import ModelStruct
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
@@ -188,18 +189,14 @@ class Model:
         self._check_kind()
         self.adapters = [self._adapter(path) for path, _ in params.adapters]
 
-    def _adapter(self, path: str) -> Any:
-        """Freed with the model."""
+    def _adapter(self, path: str) -> LoraAdapter:
         try:
             check_file(path)
-            log.clear()
-            handle = c.llama_adapter_lora_init(self.handle, path.encode())
-            if not handle:
-                raise ModelError(f"cannot use the adapter {path}: {log.reason()}")
+            assert self.handle
+            return load_adapter(self.handle, path)
         except ModelError:
             self.close()
             raise
-        return handle
 
     def _load(self, params: ModelParams, on_progress: Callable[[float], None] | None) -> int:
         def report(share: float, _data: object) -> bool:
@@ -233,9 +230,10 @@ class Model:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether any layer is computed there."""
-        n_gpu = self.params.n_gpu_layers
-        offloaded = n_gpu < 0 or n_gpu > self.n_layer
+        """Whether it may hold any layer, or a part of one."""
+        params = self.params
+        n_gpu = params.n_gpu_layers
+        offloaded = (n_gpu < 0 or n_gpu > self.n_layer) and params.devices != () and not params.tensors
         return not (offloaded and c.llama_supports_gpu_offload())
 
     @property

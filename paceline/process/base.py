@@ -21,7 +21,8 @@ Vectors = list[list[list[float]]]
 class Info(msgspec.Struct, frozen=True, kw_only=True):
     """What was opened, and stays as it is. `speculation_off` says why nothing is drafted, where that is not by choice;
     `exactness` by which batches the text is exact, in exact mode; `heads` who reads the target, and what of it.
-    One that does not write makes embeddings only."""
+    `adapters` are what each one's file says of its task and of how prompts begin. One that does not write makes
+    embeddings only."""
 
     description: str
     limits: Limits
@@ -37,6 +38,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[str, ...] = ()
     tool_template: str | None = None
     builtin_templates: tuple[str, ...] = ()
+    adapters: tuple[tuple[str, str], ...] = ()
     writes: bool = True
     fim: FimTokens = FimTokens()
 

@@ -118,6 +118,7 @@ class EmbeddingEngine(Answering):
             n_params=model.n_params,
             n_bytes=model.n_bytes,
             chat_template=model.chat_template,
+            adapters=tuple((adapter.task, adapter.prefix) for adapter in model.adapters),
             drafters=(),
             devices=tuple(devices()),
             writes=False,

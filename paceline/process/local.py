@@ -70,6 +70,7 @@ class LocalEngine(Answering):
             n_params=model.n_params,
             n_bytes=model.n_bytes,
             chat_template=model.chat_template,
+            adapters=tuple((adapter.task, adapter.prefix) for adapter in model.adapters),
             drafters=tuple(self.core.drafting.stats),
             devices=tuple(devices()),
             speculation_off=parts.speculation_off,

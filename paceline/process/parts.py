@@ -12,6 +12,7 @@ from pathlib import Path
 
 from paceline import models
 from paceline.config import ContextParams, ModelParams, Settings
+from paceline.config.cores import share_cores
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter, OwnContexts, Resources
 from paceline.drafters.draft_model import DraftModel
@@ -46,6 +47,7 @@ USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
 SNAPSHOTS = 8  # of a recurrent state, which can be 50 MiB for each slot; longer drafts are taken back by a checkpoint
+NO_GPU = "libllama sees no GPU here: %s cannot act (`paceline devices` says how to install a build for one)"
 RECURRENT = "{} has a recurrent memory, which --exact computes one token at a time; run it without --exact"
 USELESS = "%s says what the target says in %.0f %% of a test text: it will hardly ever draft. %s"
 BETTER_MODEL = "A smaller model of the target's own family does better."
@@ -66,7 +68,7 @@ class Parts:
         hurried: bool = False,
     ) -> None:
         self._hurried = hurried or not settings.engine.warmup
-        self.settings = settings
+        self.settings = share_cores(settings)
         self._shared = shared
         self._stack = ExitStack()
         self.computing: dict[str, OwnContexts] = {}
@@ -83,8 +85,8 @@ class Parts:
         types = self._types(check_gguf(self.settings.model.path))
         for adapter, _ in self.settings.model.adapters:
             check_gguf(adapter)
-        if idle := idle_flags(self.settings.model):
-            log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
+        if idle := idle_flags(self.settings):
+            log.warning(NO_GPU, ", ".join(idle))
         self.exactness = self._open_target(on_progress, drafts=bool(types or own))
         if types and self.exactness and self.exactness.layout.most == 1:
             types, self.speculation_off = (), RECURRENT.format(Path(self.model.path).name)
@@ -155,7 +157,7 @@ class Parts:
         settings, params = self.settings, self.settings.engine.drafters.draft_model
         window = min(params.window or n_trained, n_trained or params.window)
         shape = replace(settings.draft_context, n_seqs=settings.engine.n_slots, kv_unified=True)
-        return window, replace(shape, n_batch=params.n_batch, n_ubatch=settings.context.n_ubatch)
+        return window, replace(shape, n_batch=params.n_batch)
 
     def _open_heads(self, name: str) -> OwnContexts:
         """From a file of their own, or from the target's."""

@@ -150,6 +150,7 @@ def settings_json(wanted: TextRequest) -> dict[str, Any]:
     seed = wanted.sampling.seed
     n_predict = -1 if wanted.max_tokens is None else wanted.max_tokens
     speculative = wanted.speculative
+    scales = wanted.adapter.split(",") if wanted.adapter else []
     return {
         **sampling,
         "seed": RANDOM_SEED if seed < 0 else seed,
@@ -167,7 +168,7 @@ def settings_json(wanted: TextRequest) -> dict[str, Any]:
         "timings_per_token": wanted.timings_per_token,
         "cache_prompt": wanted.cache_prompt,
         "backend_sampling": False,
-        "lora": [],
+        "lora": [{"id": id, "scale": float(scale)} for id, scale in enumerate(scales)],
         "speculative.n_max": speculative.n_max,
         "speculative.n_min": speculative.n_min,
         "speculative.p_min": speculative.p_min,

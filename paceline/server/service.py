@@ -188,9 +188,10 @@ class Service:
         """Each LoRA, and how much it counts for requests that do not say."""
         chosen, adapters = self.defaults.adapter, self.settings.model.adapters
         scales = [scale for _, scale in adapters] if chosen is None else map(float, chosen.split(","))
+        about = self.engine.info.adapters
         return [
-            {"id": id, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""}
-            for id, ((path, _), scale) in enumerate(zip(adapters, scales, strict=True))
+            {"id": id, "path": path, "scale": scale, "task_name": task, "prompt_prefix": prefix}
+            for id, ((path, _), scale, (task, prefix)) in enumerate(zip(adapters, scales, about, strict=True))
         ]
 
     async def status(self) -> Status:

@@ -91,7 +91,7 @@ def text_request(engine: Engine, body: SamplingBody, prompt: list[int], defaults
         speculative=speculative_of(engine, body),
         max_tokens=max_tokens_of(body, defaults.max_tokens),
         stop=stops_of(body, defaults.stop),
-        adapter=defaults.adapter if body.lora is None else scales_of(engine.settings.model, body.lora),
+        adapter=scales_of(engine.settings.model, body.lora) if body.lora else defaults.adapter,
         cache_prompt=defaults.cache_prompt if body.cache_prompt is None else body.cache_prompt,
         n_keep=body.n_keep,
         slot=None if body.id_slot in (None, -1) else body.id_slot,

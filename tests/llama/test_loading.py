@@ -12,13 +12,11 @@ import pytest
 from paceline.config import LOAD_MODES, ContextParams, ModelParams
 from paceline.errors import ConfigError, ModelError
 from paceline.llama.context import Context, fingerprint
-from paceline.llama.lib import Floats, c
-from paceline.llama.loading import device_lines, idle_flags
+from paceline.llama.lib import Floats
 from paceline.llama.model import Model
 from tests.tiny import write_adapter
 
 pytestmark = pytest.mark.model
-no_gpu = pytest.mark.skipif(c.llama_supports_gpu_offload(), reason="this build has a GPU")
 
 
 def logits(path: str, context: ContextParams | None = None, **model: Any) -> Floats:
@@ -44,23 +42,6 @@ def test_weights_are_the_same_wherever_they_live(target: str, plain: Floats) -> 
     placed = logits(target, tensors=((r"blk\.0\.ffn_(up|down|gate)\.", "CPU"), ("output", "CPU")), devices=())
     assert np.array_equal(placed, plain)
     assert np.array_equal(logits(target, no_host=True, lazy_mode="on", numa="distribute"), plain)
-
-
-@no_gpu
-def test_a_memory_or_device_that_is_not_there_is_refused_by_name(target: str) -> None:
-    with pytest.raises(ConfigError, match=r"no memory called VRAM for -ot; here there is CPU"):
-        Model(ModelParams(path=target, tensors=(("exps", "VRAM"),)))
-    with pytest.raises(ConfigError, match=r"no device CUDA7; this build of libllama has the CPU alone"):
-        Model(ModelParams(path=target, devices=("CUDA7",)))
-    assert device_lines() == []
-
-
-@no_gpu
-def test_flags_for_a_gpu_are_named_where_there_is_none(target: str) -> None:
-    assert idle_flags(ModelParams(path=target)) == []
-    assert idle_flags(ModelParams(path=target, n_gpu_layers=0)) == []
-    wanted = ModelParams(path=target, n_gpu_layers=99, split_mode="row", main_gpu=1, tensor_split=(3, 1))
-    assert idle_flags(wanted) == ["-ngl 99", "-sm", "-ts", "-mg"]
 
 
 def test_metadata_can_be_read_otherwise(target: str) -> None:

@@ -26,7 +26,10 @@ SCALES = (0.0, 0.3, 1.0)
 @pytest.fixture(scope="module")
 def model(target: str, tmp_path_factory: pytest.TempPathFactory) -> ModelParams:
     folder = tmp_path_factory.mktemp("adapters")
-    paths = [write_adapter(folder / f"{i}.gguf", strength=3.0 * (i + 1)) for i in range(2)]
+    entries = {"task_name": "rhyme", "prompt_prefix": "In verse: "}
+    paths = [
+        write_adapter(folder / f"{i}.gguf", strength=3.0 * (i + 1), entries=entries if i else {}) for i in range(2)
+    ]
     return ModelParams(path=target, adapters=((paths[0], 1.0), (paths[1], 0.0)))
 
 
@@ -95,6 +98,24 @@ def test_the_server_can_be_told_for_all(server: Live, model: ModelParams, texts:
     assert scales() == [1.0, 0.0]
     listed = server.http.get("/lora-adapters").json()
     assert [adapter["path"] for adapter in listed] == [path for path, _ in model.adapters]
+    assert [(adapter["task_name"], adapter["prompt_prefix"]) for adapter in listed] == [
+        ("", ""),
+        ("rhyme", "In verse: "),
+    ]
+
+
+def test_a_request_that_names_none_has_the_servers(server: Live, texts: dict[float, str]) -> None:
+    reply = ask(server, lora=[])
+    assert reply["content"] == texts[1.0]
+    assert reply["generation_settings"]["lora"] == []
+    settings = ask(server, 0.3)["generation_settings"]
+    assert settings["lora"] == [{"id": 0, "scale": 0.3}, {"id": 1, "scale": 0.0}]
+    chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 8, "temperature": 0}
+    plain, other = (
+        server.post("/v1/chat/completions", **chat, **more).json()["choices"][0]["message"]["content"]
+        for more in ({}, {"lora": [{"id": 0, "scale": 0.0}]})
+    )
+    assert plain != other
 
 
 @pytest.mark.parametrize(
@@ -105,6 +126,16 @@ def test_what_is_no_adapter_is_400(server: Live, lora: object) -> None:
         reply = server.http.post(path, json=body)
         assert reply.status_code == 400
         assert reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("scale", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_scale_that_is_no_number_is_400(server: Live, scale: str) -> None:
+    lora = f'[{{"id": 0, "scale": {scale}}}]'
+    for path, body in (("/lora-adapters", lora), ("/completion", f'{{"prompt": "x", "n_predict": 1, "lora": {lora}}}')):
+        reply = server.http.post(path, content=body, headers={"content-type": "application/json"})
+        assert reply.status_code == 400
+        assert reply.json()["error"]["message"]
+    assert [adapter["scale"] for adapter in server.http.get("/lora-adapters").json()] == [1.0, 0.0]
 
 
 def test_they_may_wait_to_be_asked_for(model: ModelParams) -> None:

@@ -92,8 +92,8 @@ class Flag:
 
     `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
     sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value. A `pair`
-    takes two words, or one with both in it.
-    A row that sets nothing says `why`; asking for what is `always` so is fine.
+    takes two words, or one with both in it. What follows one that `quotes` is its value even if it is a flag. A row
+    that sets nothing says `why`; asking for what is `always` so is fine.
     """
 
     names: str
@@ -111,6 +111,7 @@ class Flag:
     grows: bool = False
     bare: str | None = None
     pair: bool = False
+    quotes: bool = False
     refused: bool = False
     why: str = ""
     always: object = MISSING

@@ -49,26 +49,13 @@ PLACEMENT = [
 ]
 
 THREADS = [
-    *(
-        valued(
-            f"{short}{short_part} --{name}{part} {twin}", "cores of a part of the work", ONE_TEAM.format(f"--{name}")
-        )
-        for short, name in (("-C", "cpu-mask"), ("-Cr", "cpu-range"))
-        for short_part, part, twin in (
-            ("b", "-batch", ""),
-            ("d", "-draft", f"--spec-draft-{name}"),
-            ("bd", "-batch-draft", f"--spec-draft-{name}-batch"),
-        )
-    ),
-    *(
-        valued(f"--{name}{part} {twin}", "threads of a part of the work", ONE_TEAM.format(f"--{name}"))
-        for name in ("cpu-strict", "prio", "poll")
-        for part, twin in (
-            ("-batch", ""),
-            ("-draft", f"--spec-draft-{name}"),
-            ("-batch-draft", f"--spec-draft-{name}-batch"),
-        )
-    ),
+    valued(f"--{name}{part} {twin}", "threads of a part of the work", ONE_TEAM.format(f"--{name}"))
+    for name in ("prio", "poll")
+    for part, twin in (
+        ("-batch", ""),
+        ("-draft", f"--spec-draft-{name}"),
+        ("-batch-draft", f"--spec-draft-{name}-batch"),
+    )
 ]
 
 MEMORY = [

@@ -29,7 +29,7 @@ MACHINE = [
     ),
     Flag(
         names="--cpu-strict",
-        sets="machine.strict",
+        sets="machine.strict context.strict",
         kind=Kind.CHOICE,
         choices=("0", "1"),
         convert=values.switch,
@@ -59,4 +59,55 @@ MACHINE = [
     ),
 ]
 
-ROWS = rows("cores", EVERY, MACHINE)
+STRICT = ("-C", "--cpu-strict")
+
+
+def part(short: str, name: str, twin: str, sets: str, who: str, like: str) -> list[Flag]:
+    """Cores for a part of the work, whose threads move there each time it is computed."""
+    return [
+        Flag(
+            names=f"-C{short} --cpu-mask-{name} {twin.format('cpu-mask')}".rstrip(),
+            sets=sets.format("cores"),
+            kind=Kind.LIST,
+            convert=values.cpu_mask,
+            grows=True,
+            metavar="HEX",
+            default=like,
+            help=f"the cores of {who}, a bit each; without a number of threads there are as many of them",
+        ),
+        Flag(
+            names=f"-Cr{short} --cpu-range-{name} {twin.format('cpu-range')}".rstrip(),
+            sets=sets.format("cores"),
+            kind=Kind.LIST,
+            convert=values.cpu_range,
+            grows=True,
+            metavar="LOW-HIGH",
+            default=like,
+            help=f"the cores of {who}, beside those of --cpu-mask-{name}",
+        ),
+        Flag(
+            names=f"--cpu-strict-{name} {twin.format('cpu-strict')}".rstrip(),
+            sets=sets.format("strict"),
+            kind=Kind.CHOICE,
+            choices=("0", "1"),
+            convert=values.switch,
+            default=like.replace("-Cd", "--cpu-strict-draft").replace("-Cb", "--cpu-strict-batch").replace(*STRICT),
+            help=f"1 binds each thread of {who} to one core",
+        ),
+    ]
+
+
+PARTS = [
+    *part("b", "batch", "", "context.{}_batch", "the threads that read prompts and check drafts", "as -C"),
+    *part("d", "draft", "--spec-draft-{}", "draft_context.{}", "the draft model's threads", "as -C"),
+    *part(
+        "bd",
+        "batch-draft",
+        "--spec-draft-{}-batch",
+        "draft_context.{}_batch",
+        "the draft model's threads when it reads",
+        "as -Cd, else -Cb",
+    ),
+]
+
+ROWS = rows("cores", EVERY, MACHINE + PARTS)

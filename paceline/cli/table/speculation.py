@@ -193,6 +193,7 @@ DRAFT_MODEL = [
         sets="common.draft_params",
         kind=Kind.STR,
         metavar='"FLAGS"',
+        quotes=True,
         help='flags for the draft model in the target\'s names, as in "-ngl 99 -ctk q8_0" (ik_llama.cpp)',
     ),
 ]
