@@ -28,7 +28,6 @@ FROM_THE_TARGET = ("n_threads", "n_threads_batch", "flash_attn", "offload_kqv")
 
 
 def settings(parsed: Parsed) -> Settings:
-    check_hub(parsed)
     draft = draft_model(parsed)
     return Settings(
         model=model(parsed),
@@ -82,16 +81,15 @@ def plain(parsed: Parsed, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(unescape, texts)) if parsed.values.get("request.escape", True) else texts
 
 
-def check_hub(parsed: Parsed) -> None:
-    """A model named by repository needs its file as well; running another one silently would be a trap."""
-    hub = HubOptions(**parsed.under("hub"))
-    for name, flag, path in ((hub.model, "-m", "model.path"), (hub.draft, "-md", "draft.path")):
-        if name and path not in parsed.values:
-            raise ConfigError(f"{name}: paceline does not download models; fetch the GGUF file and give it with {flag}")
+def hub(parsed: Parsed) -> HubOptions:
+    return HubOptions(**parsed.under("hub"))
 
 
 def model(parsed: Parsed) -> ModelParams:
+    """Where a model is named by repository or address, the name stands for its path until it is fetched."""
     values = parsed.under("model")
+    if "hub.model" in parsed.values:
+        values.setdefault("path", parsed.values["hub.model"])
     if "path" not in values:
         from paceline.models import default_model
 
@@ -102,6 +100,8 @@ def model(parsed: Parsed) -> ModelParams:
 def draft_model(parsed: Parsed) -> ModelParams | None:
     """The draft is loaded as the target is, except where its own flags say otherwise."""
     values = parsed.under("draft")
+    if "hub.draft" in parsed.values:
+        values.setdefault("path", parsed.values["hub.draft"])
     if "path" not in values or speculation_off(parsed):
         return None
     shared = {name: value for name, value in parsed.under("model").items() if name in ("use_mmap", "use_mlock")}

@@ -83,7 +83,7 @@ def command_help(command: str) -> str:
 def help_entry(flag: Flag) -> str:
     left = f"  {', '.join(flag.names.split())} {flag.takes}".rstrip()
     notes = f" (default {default})" if (default := default_text(flag)) else ""
-    lines = textwrap.wrap(flag.help + notes, WIDTH - COLUMN)
+    lines = textwrap.wrap(flag.help + notes, WIDTH - COLUMN, break_on_hyphens=False)
     if len(left) < COLUMN - 1:
         return f"\n{' ' * COLUMN}".join([left.ljust(COLUMN) + lines[0], *lines[1:]])
     return f"\n{' ' * COLUMN}".join([left, *lines])

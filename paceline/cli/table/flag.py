@@ -92,6 +92,7 @@ class Flag:
 
     `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
     sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value.
+    What a flag `stands_for` is set where it stands, other flags and their values: those that follow win.
     A row that sets nothing says `why`; asking for what is `always` so is fine.
     """
 
@@ -109,6 +110,7 @@ class Flag:
     on: object = True
     grows: bool = False
     bare: str | None = None
+    stands_for: tuple[tuple[str, str], ...] = ()
     refused: bool = False
     why: str = ""
     always: object = MISSING
@@ -128,7 +130,7 @@ class Flag:
     def status(self) -> Support:
         if self.refused:
             return Support.REFUSED
-        return Support.REAL if self.sets else Support.IGNORED
+        return Support.REAL if self.sets or self.stands_for else Support.IGNORED
 
     @property
     def takes(self) -> str:
