@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+from huggingface_hub.utils import get_session, hf_raise_for_status
 
 from paceline.errors import HubError
 from paceline.files import write_whole
@@ -73,7 +73,7 @@ def look(address: Address, headers: Mapping[str, str]) -> Remote:
 def headers_for(hub: Hub, address: Address) -> dict[str, str]:
     """The hub's token is for the hub alone."""
     at_home = urlsplit(address.url).netloc == urlsplit(hub.endpoint).netloc
-    return build_hf_headers(token=(hub.secret if at_home else None) or False)
+    return {name: value for name, value in hub.headers.items() if at_home or name != "authorization"}
 
 
 def answer(error: httpx.HTTPError, *, with_token: bool) -> str:

@@ -18,6 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import build_hf_headers
 
+from paceline import __version__
 from paceline.errors import HubError
 from paceline.hub.names import Repository, choose, choose_head
 from paceline.hub.reasons import reason
@@ -26,6 +27,7 @@ from paceline.hub.transfer import Display, Remote, check_room, disk_error, trans
 log = logging.getLogger("paceline")
 
 BRANCH = constants.DEFAULT_REVISION
+US = "paceline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,11 @@ class Hub:
     def secret(self) -> str | None:
         """The token given, or that of `hf auth login`."""
         return self.token or get_token()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """With its token, for itself."""
+        return build_hf_headers(token=self.secret or False, library_name=US, library_version=__version__)
 
     def storage(self, repo: str) -> Path:
         return self.folder / repo_folder_name(repo_id=repo, repo_type="model")
@@ -102,9 +109,9 @@ def lost(error: Exception) -> bool:
 
 
 def list_files(hub: Hub, repo: str) -> Listing:
-    api = HfApi(endpoint=hub.endpoint, token=hub.secret or False)
+    api = HfApi(endpoint=hub.endpoint, token=hub.secret or False, library_name=US, library_version=__version__)
     info = api.model_info(repo, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    headers = build_hf_headers(token=hub.secret or False)
+    headers = hub.headers
     files = {}
     for file in info.siblings or ():
         sha256 = file.lfs.sha256 if file.lfs else None

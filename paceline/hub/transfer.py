@@ -187,7 +187,9 @@ def stream(remote: Remote, arrival: Arrival, advance: Advance) -> None:
         hf_raise_for_status(response)
         if arrival.n_bytes and not goes_on(response, arrival.n_bytes):
             arrival.restart()
-        for chunk in response.iter_bytes(CHUNK):
+        for (
+            chunk
+        ) in response.iter_bytes():  # of a given size they would wait in memory, and be lost with the connection
             arrival.write(chunk)
             advance(arrival.n_bytes)
 

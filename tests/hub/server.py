@@ -55,11 +55,13 @@ class Seen:
 
 @dataclass(slots=True)
 class Trouble:
-    """What goes wrong with files: the connection ends after so many bytes, so many times; answers come late; a listing
-    or an answer says another size; bytes are wrong; ranges are not known; every request gets this status."""
+    """What goes wrong with files: the connection ends after so many bytes, so many times, and then nobody answers any
+    more (`gone`); answers come late; a listing or an answer says another size; bytes are wrong; ranges are not known;
+    every request gets this status."""
 
     cut_after: int | None = None
     n_cuts: int = 1
+    gone: bool = False
     delay: float = 0.0
     pause: float = 0.0
     listed_size: int | None = None
@@ -161,6 +163,9 @@ class Answering(BaseHTTPRequestHandler):
         """Waits as long as answers take; True when the request is done with."""
         time.sleep(self.state.trouble.delay)
         status = self.state.trouble.status
+        if self.state.trouble.gone and self.state.trouble.n_cuts <= 0:
+            self.close_connection = True
+            return True
         if status is not None:
             self.refuse(status)
         return status is not None
