@@ -187,9 +187,7 @@ def stream(remote: Remote, arrival: Arrival, advance: Advance) -> None:
         hf_raise_for_status(response)
         if arrival.n_bytes and not goes_on(response, arrival.n_bytes):
             arrival.restart()
-        for (
-            chunk
-        ) in response.iter_bytes():  # of a given size they would wait in memory, and be lost with the connection
+        for chunk in response.iter_bytes():  # given a size, it would lose what it holds when the connection is lost
             arrival.write(chunk)
             advance(arrival.n_bytes)
 
