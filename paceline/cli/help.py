@@ -30,6 +30,8 @@ paceline serve: an HTTP server for OpenAI and llama-server clients
 
   paceline serve -m large.gguf -md small.gguf -np 4 --port 8080
   paceline serve -m model.gguf --spec-type draft-mtp,suffix         its own MTP blocks and look-ups draft
+  paceline serve -hf USER/MODEL-GGUF:Q8_0 -hfd USER/SMALL-GGUF      models of Hugging Face, fetched once
+  paceline serve --fim-qwen-7b-spec                                 a preset: model, draft and settings
 """,
     "bench": """\
 paceline bench: measure what speculation gains on this machine, against none, by kind of text
