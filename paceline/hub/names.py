@@ -68,7 +68,8 @@ def parse(name: str, file: str | None = None) -> Repository | Address:
 
 def parse_address(url: str) -> Address:
     address = Address(url)
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc or not address.file:
+    split = urlsplit(url)
+    if split.scheme not in ("http", "https") or not split.netloc or address.file in ("", ".", ".."):
         raise HubError(f"{url!r} is not the address of a file: write http(s)://HOST/…/FILE.gguf")
     return address
 

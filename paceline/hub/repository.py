@@ -8,6 +8,7 @@ wants it, and huggingface_hub links it to its name.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,9 +116,15 @@ def list_files(hub: Hub, repo: str) -> Listing:
     files = {}
     for file in info.siblings or ():
         sha256 = file.lfs.sha256 if file.lfs else None
+        key = sha256 or file.blob_id
         url = hf_hub_url(repo, file.rfilename, revision=info.sha, endpoint=hub.endpoint)
-        files[file.rfilename] = Remote(file.rfilename, url, file.size, sha256 or file.blob_id, sha256, headers)
+        files[file.rfilename] = Remote(file.rfilename, url, file.size, key if is_digest(key) else None, sha256, headers)
     return Listing(info.sha or BRANCH, files)
+
+
+def is_digest(key: str | None) -> bool:
+    """It will be a file's name: a hub that is not well-meaning gets none of its choice."""
+    return bool(key and re.fullmatch("[0-9a-f]{40,64}", key))
 
 
 def fetch_files(hub: Hub, repo: str, listing: Listing, names: Sequence[str], display: Display) -> list[str]:

@@ -40,7 +40,9 @@ def test_what_is_no_name(name: str) -> None:
         parse(name)
 
 
-@pytest.mark.parametrize("url", ["ftp://host/m.gguf", "https:///m.gguf", "https://host/", "file:///m.gguf"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host/m.gguf", "https:///m.gguf", "https://host/", "https://host/a/..", "file:///m.gguf"]
+)
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(HubError, match="is not the address of a file"):
         parse(url)

@@ -16,7 +16,7 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir
 from paceline.errors import HubError
 from paceline.hub.cached import cached_models
 from paceline.hub.names import Repository
-from paceline.hub.repository import Hub, fetch_head, fetch_model
+from paceline.hub.repository import Hub, fetch_head, fetch_model, is_digest
 from tests.hub.conftest import REPO, Shown
 from tests.hub.server import HubServer
 
@@ -296,3 +296,11 @@ def test_a_disk_that_fills_up_meanwhile(
 def test_a_folder_that_cannot_be_written(server: HubServer, hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert "cannot write" in refusal(replace(hub, folder=tmp_path / "file" / "hub"), Repository(REPO))
+
+
+def test_a_hub_names_no_file_outside_its_folder(server: HubServer, hub: Hub, tmp_path: Path) -> None:
+    server.add("user/bad", {"../../../../outside-Q8_0.gguf": b"GGUF"})
+    assert refusal(hub, Repository("user/bad"))
+    assert not list(tmp_path.parent.rglob("outside*"))
+    assert is_digest("ab" * 20)
+    assert not is_digest("../" * 20)
