@@ -37,6 +37,7 @@ EXPECTED = (
     " has no effect here: ",
     "no GPU in this build of libllama: ",
     "-kvu cannot act: ",
+    " does not concern a draft model",
     " says what the target says in ",
     " cannot pay",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -16,6 +17,7 @@ import pytest
 from tests.hub.commands import PACELINE, PATIENCE, command, environ_for, serving
 from tests.hub.conftest import REPO
 from tests.hub.server import HubServer
+from tests.tiny import write_model
 
 pytestmark = pytest.mark.model
 
@@ -58,6 +60,14 @@ def test_a_server_with_a_draft_from_the_hub(
     assert "fetching tiny-Q4_K_M.gguf (475 kB)" in log
     assert "fetching draft-Q8_0.gguf" in log
     assert it.process.returncode == 0
+
+
+def test_the_bench_fetches_too(server: HubServer, environ: dict[str, str], tmp_path: Path) -> None:
+    server.add("user/long-GGUF", {"long-Q8_0.gguf": write_model(tmp_path / "long.gguf", n_ctx=2048)})
+    words = ("--methods", "none", "--categories", "translate", "--limit", "1", "-n", "2", "-t", "1")
+    done = command(("bench", "-hf", "user/long-GGUF", *words), environ)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["model"] == "long-Q8_0.gguf"
 
 
 def test_an_address_and_an_endpoint_of_llama_cpps_name(server: HubServer, environ: dict[str, str]) -> None:
