@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.heads.heads import write_eagle3
 from tests.hub.commands import PACELINE, PATIENCE, command, environ_for, serving
 from tests.hub.conftest import REPO
 from tests.hub.server import HubServer
@@ -60,6 +61,18 @@ def test_a_server_with_a_draft_from_the_hub(
     assert "fetching tiny-Q4_K_M.gguf (475 kB)" in log
     assert "fetching draft-Q8_0.gguf" in log
     assert it.process.returncode == 0
+
+
+def test_heads_come_along(server: HubServer, environ: dict[str, str], tmp_path: Path) -> None:
+    """By the drafter's name from the model's own repository, or without a word from the draft's."""
+    model = write_model(tmp_path / "m.gguf", seed=1, n_layer=4, scale=4.0)
+    head = write_eagle3(tmp_path / "head.gguf")
+    server.add("user/both-GGUF", {"both-Q8_0.gguf": model, "eagle3-both-Q8_0.gguf": head})
+    for words in (("--spec-type", "draft-eagle3"), ("-hfd", "user/both-GGUF")):
+        done = command((*RUN, "-hf", "user/both-GGUF", *words, "--json"), environ)
+        assert done.returncode == 0, done.stderr
+        names = [each["name"] for each in json.loads(done.stdout)["statistics"]]
+        assert "draft-eagle3" in names
 
 
 def test_the_bench_fetches_too(server: HubServer, environ: dict[str, str], tmp_path: Path) -> None:
