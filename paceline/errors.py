@@ -5,6 +5,7 @@ PacelineError
 ├── LibraryError       libllama is missing or not the version we speak to
 ├── ModelError         a model file that is missing, truncated, not GGUF, or not for us
 │   ├── CannotWrite    a model that reads and makes embeddings
+│   ├── HubError       a model that could not be fetched by its name
 │   └── VocabMismatch  target and draft disagree about a token
 ├── RequestError       one request cannot be served; the others go on
 │   ├── PromptError    a prompt that is not text, or empty
@@ -38,6 +39,10 @@ class ModelError(PacelineError):
 
 class CannotWrite(ModelError):
     """A model that has no memory to write with."""
+
+
+class HubError(ModelError):
+    """A repository or an address that gave us no model."""
 
 
 class VocabMismatch(ModelError):

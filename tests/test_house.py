@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "planner": {"errors", "files", "drafters", "planner"},
     "engine": {"config", "errors", "llama", "drafters", "planner", "engine"},
     "text": {"config", "errors", "text"},
+    "hub": {"errors", "files", "hub"},
     "models": {"errors", "llama"},
     "process": {"config", "errors", "files", "models", "llama", "drafters", "planner", "engine", "text", "process"},
     "generation": {"errors", "text"},

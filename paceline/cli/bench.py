@@ -20,6 +20,7 @@ from paceline.bench import jobs, report, suite
 from paceline.bench.methods import Method, parse_all
 from paceline.bench.run import Plan, Sample, opener, run
 from paceline.cli import build
+from paceline.cli.fetching import with_files
 from paceline.cli.flags import Parsed
 from paceline.cli.options import BenchOptions
 from paceline.config import SamplingParams, Settings
@@ -44,6 +45,7 @@ def main(parsed: Parsed) -> int:
     prompts = suite.load(options.prompts) if options.prompts else suite.SUITE
     chosen = jobs.choose(prompts, options.categories, options.limit, settings.engine.n_slots, tail=options.tail)
     check_writable(options.json)
+    settings = with_files(settings, parsed)
     with SharedModels() as models:
         plan, settings = prepare(options, methods, settings, sampling, chosen, models)
         samples = measure(plan, settings, models)

@@ -31,7 +31,6 @@ PLACED_ALIKE = ("devices", "split_mode", "tensor_split", "main_gpu")
 
 
 def settings(parsed: Parsed) -> Settings:
-    check_hub(parsed)
     draft = draft_model(parsed)
     return Settings(
         model=model(parsed),
@@ -85,16 +84,15 @@ def plain(parsed: Parsed, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(unescape, texts)) if parsed.values.get("request.escape", True) else texts
 
 
-def check_hub(parsed: Parsed) -> None:
-    """A model named by repository needs its file as well; running another one silently would be a trap."""
-    hub = HubOptions(**parsed.under("hub"))
-    for name, flag, path in ((hub.model, "-m", "model.path"), (hub.draft, "-md", "draft.path")):
-        if name and path not in parsed.values:
-            raise ConfigError(f"{name}: paceline does not download models; fetch the GGUF file and give it with {flag}")
+def hub(parsed: Parsed) -> HubOptions:
+    return HubOptions(**parsed.under("hub"))
 
 
 def model(parsed: Parsed) -> ModelParams:
+    """Where a model is named by repository or address, the name stands for its path until it is fetched."""
     values = parsed.under("model")
+    if "hub.model" in parsed.values:
+        values.setdefault("path", parsed.values["hub.model"])
     if "path" not in values:
         from paceline.models import default_model
 
@@ -105,6 +103,8 @@ def model(parsed: Parsed) -> ModelParams:
 def draft_model(parsed: Parsed) -> ModelParams | None:
     """The draft is loaded as the target is, except where its own flags say otherwise."""
     values = parsed.under("draft")
+    if "hub.draft" in parsed.values:
+        values.setdefault("path", parsed.values["hub.draft"])
     if "path" not in values or speculation_off(parsed):
         return None
     alike = LOADED_ALIKE if "devices" in values else LOADED_ALIKE + PLACED_ALIKE

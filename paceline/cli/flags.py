@@ -30,6 +30,7 @@ FOR_THE_DRAFT = {
     "machine.cores": "draft_context.cores",
     "machine.strict": "draft_context.strict",
     "model": "draft",
+    "hub.model": "hub.draft",
     "drafters": "drafters",
 }
 """Where the target's settings go when they stand in `--draft-params`."""
@@ -66,9 +67,17 @@ class Parsed:
             raise ConfigError(f"{name} is not supported: {flag.why}")
         if flag.status is Support.IGNORED:
             self.warn(f"{name} has no effect here: {flag.why}")
+        for other, text in flag.stands_for if value else ():
+            self.stand_in(other, text)
         for path in flag.fields:
             before = self.values.get(path) if flag.grows else None
             self.values[path] = before + value if isinstance(before, tuple) and isinstance(value, tuple) else value
+
+    def stand_in(self, name: str, text: str) -> None:
+        """One of the flags that a preset stands for, where the command has it."""
+        flag = flags_of(self.command).get(name)
+        if flag is not None:
+            self.add(flag, name, convert(flag, name, text))
 
 
 @cache

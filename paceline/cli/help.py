@@ -30,6 +30,8 @@ paceline serve: an HTTP server for OpenAI and llama-server clients
 
   paceline serve -m large.gguf -md small.gguf -np 4 --port 8080
   paceline serve -m model.gguf --spec-type draft-mtp,suffix         its own MTP blocks and look-ups draft
+  paceline serve -hf USER/MODEL-GGUF:Q8_0 -hfd USER/SMALL-GGUF      models of Hugging Face, fetched once
+  paceline serve --fim-qwen-7b-spec                                 a preset: model, draft and settings
 """,
     "bench": """\
 paceline bench: measure what speculation gains on this machine, against none, by kind of text
@@ -83,7 +85,7 @@ def command_help(command: str) -> str:
 def help_entry(flag: Flag) -> str:
     left = f"  {', '.join(flag.names.split())} {flag.takes}".rstrip()
     notes = f" (default {default})" if (default := default_text(flag)) else ""
-    lines = textwrap.wrap(flag.help + notes, WIDTH - COLUMN)
+    lines = textwrap.wrap(flag.help + notes, WIDTH - COLUMN, break_on_hyphens=False)
     if len(left) < COLUMN - 1:
         return f"\n{' ' * COLUMN}".join([left.ljust(COLUMN) + lines[0], *lines[1:]])
     return f"\n{' ' * COLUMN}".join([left, *lines])

@@ -40,12 +40,15 @@ def devices(command: str) -> str:
 
 
 def cached(command: str) -> str:
+    """What -hf names without fetching anything, then the files of our own cache folder."""
+    from paceline.cli.fetching import ADDRESSES, hub_cache
+    from paceline.hub.cached import cached_models
     from paceline.models import cache_folder
 
-    files = sorted(cache_folder().glob("*.gguf"))
-    return "\n".join(
-        [f"number of models in cache: {len(files)}", *(f"  {n}. {file}" for n, file in enumerate(files, 1))]
-    )
+    own = [*cache_folder().glob("*.gguf"), *(cache_folder() / ADDRESSES).glob("*/*.gguf")]
+    found = [*cached_models(hub_cache()), *map(str, sorted(own))]
+    lines = [f"{n:4}. {name}" for n, name in enumerate(found, 1)]
+    return "\n".join([f"number of models in cache: {len(found)}", *lines])
 
 
 def completion(command: str) -> str:

@@ -58,12 +58,13 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """Models named by repository instead of by file. We do not download; we say so clearly."""
+    """Models by repository or address instead of by file. `file` is one of the model's repository."""
 
     model: str | None = None
     draft: str | None = None
     file: str | None = None
     token: str | None = None
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from paceline.cli import build
 from paceline.cli.conversation import GREETING, Chat, Message, piped_lines, typed_lines
+from paceline.cli.fetching import with_files
 from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions, RunOptions
 from paceline.cli.progress import loading_bar
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def main(parsed: Parsed) -> int:
     task = Task.of(parsed)
-    settings = build.settings(parsed)
+    settings = with_files(build.settings(parsed), parsed)
     from paceline import Engine
 
     with loading_bar(settings.model.path) as on_progress:

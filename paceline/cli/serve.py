@@ -6,8 +6,10 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.cli import build
+from paceline.cli.fetching import name_of, with_files
 from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
@@ -25,9 +27,10 @@ log = logging.getLogger("paceline")
 
 def main(parsed: Parsed) -> int:
     params = ServerParams(verbose=bool(parsed.values.get("log.verbose")), **parsed.under("server"))
-    params = vertex.configured(params, os.environ)
+    params = with_name(vertex.configured(params, os.environ), parsed)
     settings = build.settings(parsed)
-    service = Service(settings, params, defaults_of(parsed, params, settings.model))
+    defaults = defaults_of(parsed, params, settings.model)
+    service = Service(with_files(settings, parsed), params, defaults)
     server = Server(service)
     with listen_everywhere(params) as sockets:
         addresses = [url(params, sock) for sock in sockets]
@@ -51,6 +54,11 @@ def load(service: Service, server: Server, addresses: Sequence[str]) -> None:
         engine = service.engine
         places = ", ".join(addresses)
         log.info("ready at %s (%d x %d tokens), Ctrl-C ends it", places, engine.n_slots, engine.n_ctx)
+
+
+def with_name(params: ServerParams, parsed: Parsed) -> ServerParams:
+    """A model of a hub goes by its name there, unless it has another."""
+    return params if params.alias else replace(params, alias=name_of(parsed))
 
 
 def defaults_of(parsed: Parsed, params: ServerParams, model: ModelParams) -> Defaults:

@@ -274,7 +274,7 @@ def props_json(service: Service) -> dict[str, Any]:
         "is_sleeping": engine.health.asleep,
         "cors_proxy_enabled": False,
         "ui_settings": service.ui_settings,
-        "speculative": {"types": list(engine.info.drafters), **asdict(wanted.speculative)},
+        "speculative": {**asdict(wanted.speculative), "types": list(engine.info.drafters)},
     }
 
 

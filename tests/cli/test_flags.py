@@ -260,6 +260,39 @@ def test_types_are_kept_once_and_a_draft_model_joins_in() -> None:
 # -- values
 
 
+def test_names_stand_for_files_until_they_are_fetched() -> None:
+    settings = build.settings(run("-hf user/model:Q8_0 -hfd user/small"))
+    assert settings.model.path == "user/model:Q8_0"
+    assert settings.draft is not None
+    assert settings.draft.path == "user/small"
+    assert settings.engine.spec_types == ("grammar", "suffix", "draft-simple")
+    assert build.settings(run("-hf user/model -hfd user/small --spec-type none")).draft is None
+    assert run("--draft-params '-hf user/small'").values == {"hub.draft": "user/small"}
+
+
+def test_presets_stand_for_flags_and_those_that_follow_win() -> None:
+    parsed = serve("--fim-qwen-7b-spec --port 99 -c 4096")
+    assert parsed.values["server.port"] == 99
+    assert parsed.values["context.n_ctx"] == 4096
+    assert parsed.values["context.n_batch"] == 1024
+    assert parsed.values["hub.draft"] == "ggml-org/Qwen2.5-Coder-0.5B-Q8_0-GGUF/qwen2.5-coder-0.5b-q8_0.gguf"
+    assert serve("-c 4096 --fim-qwen-7b-spec").values["context.n_ctx"] == 0, "what stands before does not"
+    assert serve("--fim-qwen-7b-default -hf user/other").values["hub.model"] == "user/other"
+    assert run("--gpt-oss-20b-default").values["sampling.top_k"] == 0
+    assert "is a flag of `paceline serve`" in refusal("--fim-qwen-7b-spec")
+
+
+def test_every_preset_can_be_meant() -> None:
+    presets = [flag for flag in TABLE if flag.stands_for]
+    assert len(presets) == 11
+    for flag in presets:
+        parsed = serve(flag.names)
+        settings = build.settings(parsed)
+        assert settings.model.path.startswith("ggml-org/")
+        assert parsed.warnings == []
+        assert all(f"{name} {value}" in flag.help for name, value in flag.stands_for if value != "on")
+
+
 def test_sampling() -> None:
     line = (
         r"-l 5+1.5 -l 6-inf --dry-sequence-breaker '\n' --samplers 'top-k;temp' --seed 4294967295 --temp 0 --ignore-eos"
@@ -284,8 +317,6 @@ def test_sampling() -> None:
         ("-m m.gguf --draft-min 9 --draft-max 3", "above the maximum"),
         ("-m m.gguf -ctk q9_9", "unknown cache type"),
         ("-m m.gguf --spec-ngram-size-n 0", "n-gram size"),
-        ("-hf user/model", "does not download"),
-        ("-m m.gguf -hfd user/model", "with -md"),
     ],
 )
 def test_values_out_of_range(line: str, words: str) -> None:

@@ -11,7 +11,18 @@ import pytest
 
 import paceline
 
-HEAVY = ("numpy", "llama_cpp", "fastapi", "rich", "llguidance", "uvicorn", "asyncio", "argparse")
+HEAVY = (
+    "huggingface_hub",
+    "httpx",
+    "numpy",
+    "llama_cpp",
+    "fastapi",
+    "rich",
+    "llguidance",
+    "uvicorn",
+    "asyncio",
+    "argparse",
+)
 WITHOUT_LIBLLAMA = "import sys; sys.modules['llama_cpp'] = None\n"
 MESSAGE = "libllama could not be loaded (import of llama_cpp halted; None in sys.modules); pip install "
 

@@ -49,9 +49,17 @@ def test_devices_and_models_are_listed(
     for words in (["serve", "--list-devices"], ["--list-devices"]):
         assert main(words) == 0
         assert capsys.readouterr().out.startswith("Available devices:\n  ")
-    (tmp_path / "some.gguf").touch()
+    for file in ("some.gguf", "addresses/a1/other.gguf", "hub/models--user--m/snapshots/c0/m-Q8_0.gguf"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
     monkeypatch.setenv("PACELINE_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     assert main(["serve", "-cl"]) == 0
-    assert capsys.readouterr().out == f"number of models in cache: 1\n  1. {tmp_path}/some.gguf\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "number of models in cache: 3",
+        "   1. user/m:Q8_0",
+        f"   2. {tmp_path}/addresses/a1/other.gguf",
+        f"   3. {tmp_path}/some.gguf",
+    ]
     assert main(["--completion-bash"]) == 0
     assert "complete -F _paceline paceline" in capsys.readouterr().out

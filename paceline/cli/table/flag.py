@@ -92,8 +92,9 @@ class Flag:
 
     `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
     sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value. A `pair`
-    takes two words, or one with both in it. What follows one that `quotes` is its value even if it is a flag. A row
-    that sets nothing says `why`; asking for what is `always` so is fine.
+    takes two words, or one with both in it. What follows one that `quotes` is its value even if it is a flag. What a
+    flag `stands_for` is set where it stands, other flags and their values: those that follow win. A row that sets
+    nothing says `why`; asking for what is `always` so is fine.
     """
 
     names: str
@@ -112,6 +113,7 @@ class Flag:
     bare: str | None = None
     pair: bool = False
     quotes: bool = False
+    stands_for: tuple[tuple[str, str], ...] = ()
     refused: bool = False
     why: str = ""
     always: object = MISSING
@@ -131,7 +133,7 @@ class Flag:
     def status(self) -> Support:
         if self.refused:
             return Support.REFUSED
-        return Support.REAL if self.sets else Support.IGNORED
+        return Support.REAL if self.sets or self.stands_for else Support.IGNORED
 
     @property
     def takes(self) -> str:

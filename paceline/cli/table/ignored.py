@@ -129,14 +129,13 @@ REPORTING = [
     bare("-i --interactive", "take turns", "-cnv does that here"),
     bare("-if --interactive-first", "take turns", "-cnv does that here"),
     bare("-mli --multiline-input", "input of several lines", "a question is one line; -f reads longer ones"),
-    bare("--offline", "no network", ALWAYS, env="LLAMA_ARG_OFFLINE", always=True),
 ]
 
 MEDIA = [
     bare(
         "--mmproj-auto",
         "an image encoder found by itself",
-        "nothing is downloaded, so none is found",
+        NO_IMAGES,
         off="--no-mmproj --no-mmproj-auto",
         env="LLAMA_ARG_MMPROJ_AUTO",
         always=False,

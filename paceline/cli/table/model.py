@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.table.flag import EVERY, SERVE, Flag, Kind, rows
+from paceline.cli.table.flag import EVERY, Flag, Kind, rows
 from paceline.config import LAZY_MODES, LOAD_MODES
-
-PRESETS = (
-    "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec "
-    "--fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default "
-    "--vision-gemma-4b-default --vision-gemma-12b-default"
-)
 
 MODEL = [
     Flag(
@@ -96,47 +90,6 @@ MODEL = [
         grows=True,
         metavar="FILE:SCALE",
         help="--lora that counts as much as its scale says",
-    ),
-    Flag(
-        names="-hf --hf-repo",
-        old="-hfr",
-        sets="hub.model",
-        kind=Kind.STR,
-        env="LLAMA_ARG_HF_REPO",
-        metavar="USER/MODEL",
-        help="a model by repository; nothing is downloaded, so give its file with -m as well",
-    ),
-    Flag(
-        names="-hff --hf-file",
-        sets="hub.file",
-        kind=Kind.STR,
-        env="LLAMA_ARG_HF_FILE",
-        metavar="NAME",
-        help="the file within the -hf repository",
-    ),
-    Flag(
-        names="-hft --hf-token",
-        sets="hub.token",
-        kind=Kind.STR,
-        env="HF_TOKEN",
-        metavar="TOKEN",
-        help="the token for private -hf repositories",
-    ),
-    Flag(
-        names="-mu --model-url",
-        old="-dr --docker-repo",
-        sets="hub.model",
-        kind=Kind.STR,
-        env="LLAMA_ARG_MODEL_URL LLAMA_ARG_DOCKER_REPO",
-        metavar="URL",
-        help="a model by address; nothing is downloaded, so give its file with -m as well",
-    ),
-    Flag(
-        names=PRESETS,
-        sets="hub.model",
-        on="a preset of models to download",
-        commands=SERVE,
-        help="llama-server's presets; nothing is downloaded, so give the files with -m and -md as well",
     ),
 ]
 

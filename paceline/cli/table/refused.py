@@ -20,6 +20,12 @@ ONE_MODEL = "one server serves one model; start one for each, on ports of their 
 SERVES = "`paceline serve` takes it"
 
 CHANGES_THE_ANSWER = [
+    refused(
+        "-dr --docker-repo",
+        "a model of Docker Hub",
+        "models come from a hub (-hf) or by address (-mu)",
+        env="LLAMA_ARG_DOCKER_REPO",
+    ),
     refused("--control-vector", "steering vectors", STEERING),
     refused("--control-vector-scaled", "steering vectors", STEERING),
     refused("--control-vector-layer-range", "layers that are steered", STEERING),

@@ -107,8 +107,9 @@ DRAFT_MODEL = [
         sets="hub.draft",
         kind=Kind.STR,
         env="LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO",
-        metavar="USER/MODEL",
-        help="the draft model by repository; nothing is downloaded, so give its file with -md as well",
+        metavar="USER/MODEL[:QUANT]",
+        help="the draft model by repository, fetched as -hf is; a head in it (mtp-, dspark-, dflash-, eagle3-) goes "
+        "before a model; -md names a file of it",
     ),
     Flag(
         names="-cd --spec-draft-ctx-size",
