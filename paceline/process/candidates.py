@@ -1,0 +1,281 @@
+"""Which model files around could draft for a target, by what their headers say: the same vocabulary, nearly the same,
+another one, a head, or no use. Reads no weights and loads no libllama model, so a folder of large files takes moments.
+Knows files and metadata; nothing of speed."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import ModelError
+from paceline.process.gguf_check import ArrayOf, Contents, Header, check_gguf
+from paceline.process.heads import has_blocks, kind_of
+
+DEEPEST = 5  # folders below the one that was named: a hub's cache has four
+PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+TOKENS = "tokenizer.ggml.tokens"
+OTHER_TYPES = {"adapter": "a LoRA adapter", "mmproj": "a projector for images", "imatrix": "statistics for quantising"}
+READERS = ("bert", "t5encoder", "embedding")  # parts of the names of architectures that read and do not write
+TWO_SIDED = ("t5", "clip")
+FAMILIAR = 0.01  # of the common tokens may differ in vocabularies that are nearly the same
+COPY = 0.5  # of the target's bytes: a copy of it that takes more cannot gain
+
+
+class Relation(StrEnum):
+    """What a file is to the target, in the order in which it is worth a look."""
+
+    HEAD = "head"
+    SAME = "same vocabulary"
+    NEARLY = "nearly the same"
+    OTHER = "other vocabulary"
+    NONE = "not usable"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One file, the first part of a split one. `note` says why it is not usable, or what else there is to know. Heads
+    within the target's own file have its path."""
+
+    path: str
+    relation: Relation
+    note: str = ""
+    n_params: int = 0
+    n_bytes: int = 0
+    kind: str = "draft-simple"
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+Lists = dict[int, list[bytes]]  # by their length
+
+
+@dataclass(slots=True)
+class FamiliarHeader(Header):
+    """Skips a list at once which another file has had, to the byte: families share vocabularies."""
+
+    seen: Lists = field(default_factory=dict)
+
+    def strings(self, n: int) -> None:
+        start = self.at
+        for known in self.seen.get(n, []):
+            if self.data[start : start + len(known)] == known:
+                self.at += len(known)
+                return
+        Header.strings(self, n)
+        self.seen.setdefault(n, []).append(self.data[start : self.at])
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A file's vocabulary: how its tokenizer works, its tokens as they stand in the file, and what it puts around."""
+
+    how: Any
+    n: int
+    raw: bytes
+    around: dict[str, Any]
+
+    @classmethod
+    def of(cls, path: str, contents: Contents) -> Words | None:
+        found, keys = contents.keys.get(TOKENS), contents.keys
+        if not isinstance(found, ArrayOf) or not found.length:
+            return None
+        start, end = found.span
+        with Path(path).open("rb") as file:
+            file.seek(start)
+            raw = file.read(end - start)
+        around = {name: keys.get(f"tokenizer.ggml.{name}") for name in ("add_bos_token", "add_eos_token")}
+        around |= {name: keys.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+        return cls(keys.get("tokenizer.ggml.model"), found.length, raw, around)
+
+    def tokens(self) -> list[bytes]:
+        out, at = [], 0
+        while at < len(self.raw):
+            (n,) = struct.unpack_from("<Q", self.raw, at)
+            out.append(self.raw[at + 8 : at + 8 + n])
+            at += 8 + n
+        return out
+
+
+def relation(target: Words, other: Words) -> tuple[Relation, str]:
+    """And what the difference is. Where a file does not say, its tokenizer's habit counts, which is the same."""
+    if target.how != other.how:
+        return Relation.OTHER, "another kind of tokenizer"
+    for name in ("add_bos_token", "add_eos_token"):
+        ours, theirs = target.around[name], other.around[name]
+        if None not in (ours, theirs) and ours != theirs:
+            return Relation.OTHER, f"the same tokens, but another {name}"
+    if target.raw == other.raw:
+        return Relation.SAME, ""
+    pairs = list(zip(target.tokens(), other.tokens(), strict=False))
+    n_different = sum(ours != theirs for ours, theirs in pairs)
+    if n_different > FAMILIAR * len(pairs) or min(target.n, other.n) < max(target.n, other.n) / 2:
+        return Relation.OTHER, f"{other.n} tokens, the target has {target.n}"
+    n_more = abs(target.n - other.n)
+    parts = [f"{n_more} tokens {'more' if other.n > target.n else 'fewer'}"] if n_more else []
+    parts += [f"{n_different} differ"] if n_different else []
+    return Relation.NEARLY, ", ".join(parts)
+
+
+class Look:
+    """Compares files with one target."""
+
+    def __init__(self, target: str) -> None:
+        """Raises ModelError where the target itself is no use."""
+        self._seen: Lists = {}
+        self.target = self._read(target)
+        words = Words.of(target, self.target.contents)
+        why = unfit(self.target.contents)
+        if not words or why:
+            raise ModelError(f"{target} cannot be drafted for: it is {why or 'a file without a vocabulary'}")
+        self._words = words
+        self._known: dict[bytes, tuple[Relation, str]] = {}
+
+    def _read(self, path: str) -> Whole:
+        return Whole.of(path, self._seen)
+
+    def own_heads(self) -> list[Candidate]:
+        """MTP blocks that were trained with the target."""
+        target = self.target
+        if not has_blocks(target.contents):
+            return []
+        return [Candidate(target.path, Relation.HEAD, "in the target's own file", 0, 0, "draft-mtp")]
+
+    def at(self, path: str) -> Candidate:
+        """What this file is; never raises for what is wrong with it."""
+        try:
+            found = self._read(path)
+            draft = Candidate(path, Relation.NONE, "", found.n_params, found.n_bytes)
+            return self._judged(draft, found)
+        except ModelError as error:
+            return Candidate(path, Relation.NONE, in_short(error, path), n_bytes=size_of(path))
+        except OSError as error:
+            return Candidate(path, Relation.NONE, f"cannot be read: {error.strerror}")
+
+    def _judged(self, draft: Candidate, found: Whole) -> Candidate:
+        contents, target = found.contents, self.target
+        why = unfit(contents)
+        if why:
+            return replace(draft, note=why)
+        kind = kind_of(contents)
+        if kind:
+            return replace(draft, relation=Relation.HEAD, kind=kind)
+        words = Words.of(draft.path, contents)
+        if words is None:
+            return replace(draft, note="it has no vocabulary")
+        if found.is_copy_of(target) and found.n_bytes > COPY * target.n_bytes:
+            return replace(draft, note=f"the target itself, {found.n_bytes / target.n_bytes:.0%} of its size")
+        if found.n_bytes >= target.n_bytes:
+            return replace(draft, note="larger than the target")
+        how, note = self._relation(words)
+        if found.is_copy_of(target):
+            note = f"the target itself, {found.n_bytes / target.n_bytes:.0%} of its size"
+        return replace(draft, relation=how, note=note)
+
+    def _relation(self, words: Words) -> tuple[Relation, str]:
+        """Comparing takes a moment: once for all files that have these."""
+        key = repr((words.how, words.around)).encode() + words.raw
+        if key not in self._known:
+            self._known[key] = relation(self._words, words)
+        return self._known[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A model with all its parts."""
+
+    path: str
+    contents: Contents
+    n_bytes: int
+
+    @classmethod
+    def of(cls, path: str, seen: Lists) -> Whole:
+        first, *rest = parts_of(path)
+        read = partial(FamiliarHeader, seen=seen)
+        contents = check_gguf(first, read)
+        for part in rest:
+            contents.tensors.update(check_gguf(part, read).tensors)
+        return cls(path, contents, sum(size_of(part) for part in (first, *rest)))
+
+    @property
+    def n_params(self) -> int:
+        return sum(prod(tensor.shape) for tensor in self.contents.tensors.values())
+
+    def is_copy_of(self, other: Whole) -> bool:
+        """The same tensors in the same shapes, at whatever precision, under the same name."""
+        names = [whole.contents.keys.get("general.name") for whole in (self, other)]
+        shapes = [{name: t.shape for name, t in whole.contents.tensors.items()} for whole in (self, other)]
+        return names[0] == names[1] and shapes[0] == shapes[1]
+
+
+def unfit(contents: Contents) -> str:
+    """What else than a model that writes, or a head, a file is; nothing where it is one."""
+    architecture, kind = contents.architecture, contents.keys.get("general.type", b"")
+    other = OTHER_TYPES.get(kind.decode("utf-8", "replace") if isinstance(kind, bytes) else "")
+    if other:
+        return other
+    if any(part in architecture for part in READERS) or contents.own("attention.causal") == 0:
+        return "an embedding model"
+    if architecture in TWO_SIDED:
+        return f"a {architecture} model, which does not write by itself"
+    return "" if contents.tensors else "a vocabulary without a model"
+
+
+# -- files
+
+
+def files_in(folders: Iterable[str | Path], target: str) -> list[str]:
+    """Every model file in and below these folders but the target, a split one once; each file once, whatever links
+    lead to it."""
+    seen = {os.path.realpath(target)}
+    out = []
+    for folder in folders:
+        for path in below(Path(folder)):
+            real = os.path.realpath(path)
+            part = PART.fullmatch(path.name)
+            if real not in seen and (part is None or int(part[2]) == 1):
+                out.append(str(path))
+            seen.add(real)
+    return out
+
+
+def below(folder: Path) -> Iterator[Path]:
+    if folder.is_file():
+        yield folder
+        return
+    for root, folders, files in os.walk(folder):
+        deep = len(Path(root).relative_to(folder).parts) >= DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root) / name for name in sorted(files) if name.endswith(".gguf"))
+
+
+def parts_of(path: str) -> list[str]:
+    """All files of a split model, or the one there is. Raises where one is missing."""
+    part = PART.fullmatch(path)
+    if part is None:
+        return [path]
+    names = [f"{part[1]}-{n:05}-of-{part[3]}.gguf" for n in range(1, int(part[3]) + 1)]
+    for n, name in enumerate(names, start=1):
+        if not Path(name).is_file():
+            raise ModelError(f"part {n} of {len(names)} is missing")
+    return names
+
+
+def size_of(path: str) -> int:
+    return Path(path).stat().st_size
+
+
+def in_short(error: Exception, path: str) -> str:
+    """Without the path, which stands beside it."""
+    said = str(error).replace(f": {path}", "").replace(f"{path} ", "")
+    return said.removeprefix("the model file is ")
+

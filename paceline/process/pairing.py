@@ -1,0 +1,179 @@
+"""Which files around can draft for a target, and what each would gain on this machine: headers first, then measured in
+processes of their own (`pair_trial`), so that a file which is the end of one stops nothing. What the library offers as
+`pair`; knows files and processes, not words for people."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from paceline import models
+from paceline.config import Settings
+from paceline.errors import ModelError
+from paceline.process.candidates import Candidate, Look, Relation, files_in
+from paceline.process.handle import QUIET, search_path
+from paceline.process.heads import last_line
+from paceline.process.pair_trial import Begun, Figures, Loaded, Message, Order, Prepared, Rejected, Tried
+
+WORTH = 1.05  # times what look-ups alone gain: less is within the error of measuring
+LOADING_S = 300.0  # for opening files, beside the seconds for measuring
+RANKS = (Relation.HEAD, Relation.SAME, Relation.NEARLY, Relation.OTHER)
+DIED = "libllama gave up on it: {}"
+SLOW = "given up after {:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate, and what was measured of it; `why` it was not, where that went wrong."""
+
+    candidate: Candidate
+    figures: Figures | None = None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Pairing:
+    """All files, the best first. `look_ups` is what drafting without any of them would gain."""
+
+    target: Candidate
+    look_ups: float = 1.0
+    plain_ms: float = 0.0
+    batch_ms: dict[int, float] = field(default_factory=dict)
+    n_written: int = 0
+    found: list[Found] = field(default_factory=list)
+
+    def gain(self, found: Found) -> float:
+        """Against drafting by look-ups alone."""
+        return found.figures.speedup / self.look_ups if found.figures else 0.0
+
+    @property
+    def best(self) -> Found | None:
+        """The one to use, if one is worth using."""
+        first = self.found[0] if self.found else None
+        return first if first and self.gain(first) >= WORTH else None
+
+    def rank(self) -> None:
+        """What gains most; of those that gain nothing, what agrees most; then what could not be measured."""
+        self.found.sort(key=lambda found: -found.candidate.n_bytes)
+        self.found.sort(key=lambda found: merit(found, self.gain(found)), reverse=True)
+
+
+def merit(found: Found, gain: float) -> tuple[bool, float, float]:
+    if not found.figures:
+        return False, 0.0, 0.0
+    return True, gain if gain >= WORTH else 1.0, found.figures.agreement
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it is: what is being done, and of how many things so many are done."""
+
+    doing: str
+    n_done: float
+    n_all: int
+
+
+OnStage = Callable[[Progress], None]
+
+
+def look(settings: Settings, places: Sequence[str]) -> tuple[Candidate, list[Candidate]]:
+    """The target, and every file in these places by what its header says; those to be measured in the order in which
+    they promise most."""
+    path = settings.model.path
+    at = Look(path)
+    target = Candidate(path, Relation.SAME, "", at.target.n_params, at.target.n_bytes)
+    places = places or (str(Path(path).resolve().parent), str(models.cache_folder()))
+    missing = [place for place in places if not Path(place).exists()]
+    if missing and len(missing) == len(places):
+        raise ModelError(f"there is no folder {missing[0]}")
+    found = [*at.own_heads(), *(at.at(file) for file in files_in(places, path))]
+    return target, sorted(found, key=lambda c: (list(Relation).index(c.relation), c.n_bytes))
+
+
+def pair(settings: Settings, places: Sequence[str] = (), seconds: float = 20.0, on_stage: OnStage | None = None) -> Pairing:
+    """Looks in the target's folder and ours where no place is named. `settings.draft`, where given, says how drafts are
+    to be loaded. Ctrl-C ends the measuring, not the result, once something was measured."""
+    tell = on_stage or (lambda progress: None)
+    tell(Progress("reading headers", 0, 1))
+    target, candidates = look(settings, places)
+    tried = [candidate for candidate in candidates if candidate.relation in RANKS]
+    pairing = Pairing(target)
+    measuring = Measuring(settings, tried, seconds, pairing, tell)
+    try:
+        if tried:
+            measuring.all()
+    except KeyboardInterrupt:
+        if not pairing.found:
+            raise
+    done = {found.candidate for found in pairing.found}
+    why = {c: c.note if c.relation is Relation.NONE else "not measured" for c in candidates}
+    pairing.found += [Found(candidate, why=why[candidate]) for candidate in candidates if candidate not in done]
+    pairing.rank()
+    return pairing
+
+
+class Measuring:
+    """Candidates one after the other in a process that holds the target; in another one when that has died."""
+
+    def __init__(
+        self, settings: Settings, candidates: Sequence[Candidate], seconds: float, pairing: Pairing, tell: OnStage
+    ) -> None:
+        self._settings = settings
+        self._left = deque(candidates)
+        self._n_all = 1 + len(candidates)
+        self._seconds = seconds
+        self._pairing = pairing
+        self._tell = tell
+        self._order = Order(settings, list(candidates), seconds)
+        self._who: Candidate | None = None
+        self._prepared = False
+
+    def all(self) -> None:
+        while self._left:
+            with Trial(Order(self._settings, list(self._left), self._seconds, self._order.texts)) as trial:
+                for message in trial.messages(self._patience):
+                    self._take(message)
+                died = trial.last_words()
+            if self._left:
+                self._blame(died)
+
+    def _patience(self) -> float:
+        """Seconds after which no answer is one."""
+        return LOADING_S + 4 * self._seconds
+
+    def _take(self, message: Message) -> None:
+        pairing = self._pairing
+        match message:
+            case Loaded(share):
+                self._stage(f"loading {pairing.target.name}", share / 2)
+            case Prepared(texts, plain_ms, batch_ms, look_ups):
+                self._order = Order(self._settings, [], self._seconds, texts)
+                pairing.look_ups, pairing.plain_ms, pairing.batch_ms = look_ups, plain_ms, batch_ms
+                pairing.n_written = sum(len(text.answer) for text in texts)
+                self._prepared = True
+            case Begun():
+                self._who = self._left[0]
+                self._stage(f"trying {self._who.name}", self._n_all - len(self._left))
+            case Tried(_, figures):
+                pairing.found.append(Found(self._left.popleft(), figures))
+            case Rejected(_, why):
+                pairing.found.append(Found(self._left.popleft(), why=why))
+
+    def _stage(self, doing: str, n_done: float) -> None:
+        self._tell(Progress(doing, n_done, self._n_all))
+
+    def _blame(self, died: str) -> None:
+        """The process has ended before its work: of the file it had begun with, or of the target."""
+        if not self._prepared:
+            raise ModelError(f"{self._pairing.target.name} cannot be measured: {died}")
+        if self._who is not self._left[0]:
+            raise ModelError(f"the measuring process ended: {died}")
+        self._pairing.found.append(Found(self._left.popleft(), why=died))
