@@ -29,7 +29,7 @@ FAMILIAR = 0.01  # of the common tokens may differ in vocabularies that are near
 COPY = 0.5  # of the target's bytes: a copy of it that takes more cannot gain
 
 
-class Relation(StrEnum):
+class Fit(StrEnum):
     """What a file is to the target, in the order in which it is worth a look."""
 
     HEAD = "head"
@@ -45,7 +45,7 @@ class Candidate:
     within the target's own file have its path."""
 
     path: str
-    relation: Relation
+    fit: Fit
     note: str = ""
     n_params: int = 0
     n_bytes: int = 0
@@ -106,24 +106,24 @@ class Words:
         return out
 
 
-def relation(target: Words, other: Words) -> tuple[Relation, str]:
+def relation(target: Words, other: Words) -> tuple[Fit, str]:
     """And what the difference is. Where a file does not say, its tokenizer's habit counts, which is the same."""
     if target.how != other.how:
-        return Relation.OTHER, "another kind of tokenizer"
+        return Fit.OTHER, "another kind of tokenizer"
     for name in ("add_bos_token", "add_eos_token"):
         ours, theirs = target.around[name], other.around[name]
         if None not in (ours, theirs) and ours != theirs:
-            return Relation.OTHER, f"the same tokens, but another {name}"
+            return Fit.OTHER, f"the same tokens, but another {name}"
     if target.raw == other.raw:
-        return Relation.SAME, ""
+        return Fit.SAME, ""
     pairs = list(zip(target.tokens(), other.tokens(), strict=False))
     n_different = sum(ours != theirs for ours, theirs in pairs)
     if n_different > FAMILIAR * len(pairs) or min(target.n, other.n) < max(target.n, other.n) / 2:
-        return Relation.OTHER, f"{other.n} tokens, the target has {target.n}"
+        return Fit.OTHER, f"{other.n} tokens, the target has {target.n}"
     n_more = abs(target.n - other.n)
     parts = [f"{n_more} tokens {'more' if other.n > target.n else 'fewer'}"] if n_more else []
     parts += [f"{n_different} differ"] if n_different else []
-    return Relation.NEARLY, ", ".join(parts)
+    return Fit.NEARLY, ", ".join(parts)
 
 
 class Look:
@@ -138,7 +138,7 @@ class Look:
         if not words or why:
             raise ModelError(f"{target} cannot be drafted for: it is {why or 'a file without a vocabulary'}")
         self._words = words
-        self._known: dict[bytes, tuple[Relation, str]] = {}
+        self._known: dict[bytes, tuple[Fit, str]] = {}
 
     def _read(self, path: str) -> Whole:
         return Whole.of(path, self._seen)
@@ -148,18 +148,18 @@ class Look:
         target = self.target
         if not has_blocks(target.contents):
             return []
-        return [Candidate(target.path, Relation.HEAD, "in the target's own file", 0, 0, "draft-mtp")]
+        return [Candidate(target.path, Fit.HEAD, "in the target's own file", 0, 0, "draft-mtp")]
 
     def at(self, path: str) -> Candidate:
         """What this file is; never raises for what is wrong with it."""
         try:
             found = self._read(path)
-            draft = Candidate(path, Relation.NONE, "", found.n_params, found.n_bytes)
+            draft = Candidate(path, Fit.NONE, "", found.n_params, found.n_bytes)
             return self._judged(draft, found)
         except ModelError as error:
-            return Candidate(path, Relation.NONE, in_short(error, path), n_bytes=size_of(path))
+            return Candidate(path, Fit.NONE, in_short(error, path), n_bytes=size_of(path))
         except OSError as error:
-            return Candidate(path, Relation.NONE, f"cannot be read: {error.strerror}")
+            return Candidate(path, Fit.NONE, f"cannot be read: {error.strerror}")
 
     def _judged(self, draft: Candidate, found: Whole) -> Candidate:
         contents, target = found.contents, self.target
@@ -168,7 +168,7 @@ class Look:
             return replace(draft, note=why)
         kind = kind_of(contents)
         if kind:
-            return replace(draft, relation=Relation.HEAD, kind=kind)
+            return replace(draft, fit=Fit.HEAD, kind=kind)
         words = Words.of(draft.path, contents)
         if words is None:
             return replace(draft, note="it has no vocabulary")
@@ -179,9 +179,9 @@ class Look:
         how, note = self._relation(words)
         if found.is_copy_of(target):
             note = f"the target itself, {found.n_bytes / target.n_bytes:.0%} of its size"
-        return replace(draft, relation=how, note=note)
+        return replace(draft, fit=how, note=note)
 
-    def _relation(self, words: Words) -> tuple[Relation, str]:
+    def _relation(self, words: Words) -> tuple[Fit, str]:
         """Comparing takes a moment: once for all files that have these."""
         key = repr((words.how, words.around)).encode() + words.raw
         if key not in self._known:
@@ -278,4 +278,3 @@ def in_short(error: Exception, path: str) -> str:
     """Without the path, which stands beside it."""
     said = str(error).replace(f": {path}", "").replace(f"{path} ", "")
     return said.removeprefix("the model file is ")
-

@@ -30,6 +30,7 @@ from paceline.text.chat import ChatTemplate
 LOOK_UPS = ("grammar", "suffix")  # what drafts beside a model when nobody chose
 N_CTX = 1024  # tokens: enough for every text here, and the cost curve does not depend on it
 N_ANSWER = 64  # tokens of each answer
+PATIENT = 3  # times its share may a text take that has only a few tokens yet
 TEXTS = {
     "Why is the sky blue, and why is it red in the evening? Explain it in a few sentences.": "The sky is blue because",
     "Write a Python function that returns the largest number of a list, with a docstring.": "def largest(numbers):",
@@ -103,7 +104,11 @@ def main() -> None:
     say = own_line()
     order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
     with SharedModels() as models:
-        texts = order.texts or prepare(order, models, say)
+        try:
+            texts = order.texts or prepare(order, models, say)
+        except PacelineError as error:
+            say(Rejected(order.settings.model.path, str(error)))
+            return
         for candidate in order.candidates:
             say(Begun(candidate.path))
             try:
@@ -147,7 +152,7 @@ def fresh(planner: Planner) -> Planner:
 
 
 def prepare(order: Order, models: SharedModels, say: Say) -> list[Written]:
-    parts = Parts(settings_for(order.settings, None), lambda share: say(Loaded(share)), shared=models)
+    parts = Parts(settings_for(order.settings, None), loading(say), shared=models)
     try:
         texts = WORKER.call(lambda: written(parts, order.seconds))
         assert parts.planner
@@ -162,6 +167,19 @@ def prepare(order: Order, models: SharedModels, say: Say) -> list[Written]:
         parts.close()
 
 
+def loading(say: Say) -> Callable[[float], None]:
+    """Every hundredth part: libllama tells of every tensor."""
+    told = -1
+
+    def on_progress(share: float) -> None:
+        nonlocal told
+        if int(100 * share) > told:
+            told = int(100 * share)
+            say(Loaded(share))
+
+    return on_progress
+
+
 def written(parts: Parts, seconds: float) -> list[Written]:
     """What the target says greedily to each question; less of it where it is slow."""
     vocab, source = parts.model.vocab, parts.model.chat_template
@@ -170,7 +188,7 @@ def written(parts: Parts, seconds: float) -> list[Written]:
     for n_left, (words, opening) in zip(range(len(TEXTS), 0, -1), TEXTS.items(), strict=True):
         share = (seconds - perf_counter() + start) / n_left
         asked = question(vocab, template, words, opening)
-        said = steps(parts.context, asked, vocab.eog, seconds=(share, share))
+        said = steps(parts.context, asked, vocab.eog, seconds=(share, PATIENT * share))
         texts.append(Written(tuple(asked), tuple(token for token, _ in islice(said, N_ANSWER))))
     n_written = sum(len(text.answer) for text in texts)
     if n_written < LEAST:

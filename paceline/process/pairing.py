@@ -5,28 +5,33 @@ processes of their own (`pair_trial`), so that a file which is the end of one st
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from paceline import models
 from paceline.config import Settings
 from paceline.errors import ModelError
-from paceline.process.candidates import Candidate, Look, Relation, files_in
+from paceline.process.candidates import Candidate, Fit, Look, files_in
 from paceline.process.handle import QUIET, search_path
 from paceline.process.heads import last_line
 from paceline.process.pair_trial import Begun, Figures, Loaded, Message, Order, Prepared, Rejected, Tried
+from paceline.process.replay import Written
 
 WORTH = 1.05  # times what look-ups alone gain: less is within the error of measuring
 LOADING_S = 300.0  # for opening files, beside the seconds for measuring
-RANKS = (Relation.HEAD, Relation.SAME, Relation.NEARLY, Relation.OTHER)
-DIED = "libllama gave up on it: {}"
+RANKS = (Fit.HEAD, Fit.SAME, Fit.NEARLY, Fit.OTHER)
+N_LINES = 40
 SLOW = "given up after {:.0f} s"
 
 
@@ -54,11 +59,13 @@ class Pairing:
         """Against drafting by look-ups alone."""
         return found.figures.speedup / self.look_ups if found.figures else 0.0
 
+    def is_worth(self, found: Found) -> bool:
+        return self.gain(found) >= WORTH
+
     @property
     def best(self) -> Found | None:
         """The one to use, if one is worth using."""
-        first = self.found[0] if self.found else None
-        return first if first and self.gain(first) >= WORTH else None
+        return self.found[0] if self.found and self.is_worth(self.found[0]) else None
 
     def rank(self) -> None:
         """What gains most; of those that gain nothing, what agrees most; then what could not be measured."""
@@ -73,7 +80,7 @@ def merit(found: Found, gain: float) -> tuple[bool, float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PairingStage:
     """How far it is: what is being done, and of how many things so many are done."""
 
     doing: str
@@ -81,7 +88,7 @@ class Progress:
     n_all: int
 
 
-OnStage = Callable[[Progress], None]
+OnStage = Callable[[PairingStage], None]
 
 
 def look(settings: Settings, places: Sequence[str]) -> tuple[Candidate, list[Candidate]]:
@@ -89,22 +96,24 @@ def look(settings: Settings, places: Sequence[str]) -> tuple[Candidate, list[Can
     they promise most."""
     path = settings.model.path
     at = Look(path)
-    target = Candidate(path, Relation.SAME, "", at.target.n_params, at.target.n_bytes)
+    target = Candidate(path, Fit.SAME, "", at.target.n_params, at.target.n_bytes)
     places = places or (str(Path(path).resolve().parent), str(models.cache_folder()))
     missing = [place for place in places if not Path(place).exists()]
     if missing and len(missing) == len(places):
         raise ModelError(f"there is no folder {missing[0]}")
     found = [*at.own_heads(), *(at.at(file) for file in files_in(places, path))]
-    return target, sorted(found, key=lambda c: (list(Relation).index(c.relation), c.n_bytes))
+    return target, sorted(found, key=lambda c: (list(Fit).index(c.fit), c.n_bytes))
 
 
-def pair(settings: Settings, places: Sequence[str] = (), seconds: float = 20.0, on_stage: OnStage | None = None) -> Pairing:
+def pair(
+    settings: Settings, places: Sequence[str] = (), seconds: float = 20.0, on_stage: OnStage | None = None
+) -> Pairing:
     """Looks in the target's folder and ours where no place is named. `settings.draft`, where given, says how drafts are
     to be loaded. Ctrl-C ends the measuring, not the result, once something was measured."""
-    tell = on_stage or (lambda progress: None)
-    tell(Progress("reading headers", 0, 1))
+    tell = on_stage or (lambda stage: None)
+    tell(PairingStage("reading headers", 0, 1))
     target, candidates = look(settings, places)
-    tried = [candidate for candidate in candidates if candidate.relation in RANKS]
+    tried = [candidate for candidate in candidates if candidate.fit in RANKS]
     pairing = Pairing(target)
     measuring = Measuring(settings, tried, seconds, pairing, tell)
     try:
@@ -114,7 +123,7 @@ def pair(settings: Settings, places: Sequence[str] = (), seconds: float = 20.0, 
         if not pairing.found:
             raise
     done = {found.candidate for found in pairing.found}
-    why = {c: c.note if c.relation is Relation.NONE else "not measured" for c in candidates}
+    why = {c: c.note if c.fit is Fit.NONE else "not measured" for c in candidates}
     pairing.found += [Found(candidate, why=why[candidate]) for candidate in candidates if candidate not in done]
     pairing.rank()
     return pairing
@@ -132,22 +141,18 @@ class Measuring:
         self._seconds = seconds
         self._pairing = pairing
         self._tell = tell
-        self._order = Order(settings, list(candidates), seconds)
+        self._texts: list[Written] = []
         self._who: Candidate | None = None
-        self._prepared = False
 
     def all(self) -> None:
         while self._left:
-            with Trial(Order(self._settings, list(self._left), self._seconds, self._order.texts)) as trial:
-                for message in trial.messages(self._patience):
+            self._who = None
+            order = Order(self._settings, list(self._left), self._seconds, self._texts)
+            with Trial(order, LOADING_S + 4 * self._seconds) as trial:
+                for message in trial:
                     self._take(message)
-                died = trial.last_words()
-            if self._left:
-                self._blame(died)
-
-    def _patience(self) -> float:
-        """Seconds after which no answer is one."""
-        return LOADING_S + 4 * self._seconds
+                if self._left:
+                    self._blame(trial.last_words())
 
     def _take(self, message: Message) -> None:
         pairing = self._pairing
@@ -155,25 +160,91 @@ class Measuring:
             case Loaded(share):
                 self._stage(f"loading {pairing.target.name}", share / 2)
             case Prepared(texts, plain_ms, batch_ms, look_ups):
-                self._order = Order(self._settings, [], self._seconds, texts)
+                self._texts = texts
                 pairing.look_ups, pairing.plain_ms, pairing.batch_ms = look_ups, plain_ms, batch_ms
                 pairing.n_written = sum(len(text.answer) for text in texts)
-                self._prepared = True
             case Begun():
                 self._who = self._left[0]
                 self._stage(f"trying {self._who.name}", self._n_all - len(self._left))
             case Tried(_, figures):
                 pairing.found.append(Found(self._left.popleft(), figures))
+            case Rejected(_, why) if not self._texts:
+                raise ModelError(why)
             case Rejected(_, why):
                 pairing.found.append(Found(self._left.popleft(), why=why))
 
     def _stage(self, doing: str, n_done: float) -> None:
-        self._tell(Progress(doing, n_done, self._n_all))
+        self._tell(PairingStage(doing, n_done, self._n_all))
 
-    def _blame(self, died: str) -> None:
+    def _blame(self, words: str) -> None:
         """The process has ended before its work: of the file it had begun with, or of the target."""
-        if not self._prepared:
-            raise ModelError(f"{self._pairing.target.name} cannot be measured: {died}")
+        if not self._texts:
+            raise ModelError(f"{self._pairing.target.name} cannot be measured: {words}")
         if self._who is not self._left[0]:
-            raise ModelError(f"the measuring process ended: {died}")
-        self._pairing.found.append(Found(self._left.popleft(), why=died))
+            raise ModelError(f"the measuring process ended: {words}")
+        self._pairing.found.append(Found(self._left.popleft(), why=words))
+
+
+class Trial:
+    """One measuring process. Iterating gives what it says, until it ends, or is silent for longer than `patience`."""
+
+    def __init__(self, order: Order, patience: float) -> None:
+        self._patience = patience
+        self._gave_up = False
+        self._last: deque[str] = deque(maxlen=N_LINES)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "paceline.process.pair_trial"],
+            env=QUIET | os.environ | {"PYTHONPATH": search_path()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._listening = threading.Thread(target=self._listen, name="paceline-pair-stderr", daemon=True)
+        self._listening.start()
+        assert self._process.stdin
+        with suppress(BrokenPipeError), self._process.stdin as line:
+            line.write(msgspec.msgpack.encode(order))
+
+    def _listen(self) -> None:
+        assert self._process.stderr
+        for raw in self._process.stderr:
+            self._last.append(raw.decode("utf-8", "replace"))
+
+    def __iter__(self) -> Iterator[Message]:
+        assert self._process.stdout
+        decoder = msgspec.json.Decoder(Message)
+        while True:
+            timer = threading.Timer(self._patience, self._give_up)
+            timer.start()
+            try:
+                line = self._process.stdout.readline()
+            finally:
+                timer.cancel()
+            if not line.endswith(b"\n"):
+                return
+            yield decoder.decode(line)
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        self._process.kill()
+
+    def last_words(self) -> str:
+        """Why it ended."""
+        code = self._process.wait()
+        self._listening.join(1)
+        if self._gave_up:
+            return SLOW.format(self._patience)
+        said = last_line("".join(self._last))
+        return f"libllama gave up on it ({signal.Signals(-code).name}): {said}" if code < 0 else said
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """By force where something went wrong here; it has nothing to save."""
+        self._process.kill()
+        self._process.wait()
+        self._listening.join(1)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()

@@ -12,6 +12,7 @@ from paceline.cli.table import (
     machine,
     model,
     output,
+    pair,
     placement,
     refused,
     sampling,
@@ -19,8 +20,9 @@ from paceline.cli.table import (
     speculation,
 )
 
-TABLE = (
+TABLE = pair.shared(
     *output.ROWS,
+    *pair.ROWS,
     *bench.ROWS,
     *model.ROWS,
     *placement.ROWS,
