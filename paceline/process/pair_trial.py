@@ -16,18 +16,23 @@ import msgspec
 
 from paceline.config import EngineParams, ModelParams, Settings
 from paceline.drafters.base import Drafter
+from paceline.engine.warmup import warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError, PacelineError
 from paceline.llama.lib import Floats
 from paceline.llama.shared import SharedModels
+from paceline.planner.change import ChangeCosts
+from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner
 from paceline.process.candidates import Candidate
 from paceline.process.parts import Parts
 from paceline.process.probe import LEAST, question, steps
-from paceline.process.replay import Agreed, KnownText, Replay, Written
+from paceline.process.replay import Agreed, KnownText, Ledger, Replay, Written
 from paceline.text.chat import ChatTemplate
 
 LOOK_UPS = ("grammar", "suffix")  # what drafts beside a model when nobody chose
+LOOKING = 2.0  # seconds at most for look-ups in one text
+MEASURING = 0.1  # of the seconds go into the target's cost curve
 N_CTX = 1024  # tokens: enough for every text here, and the cost curve does not depend on it
 N_ANSWER = 64  # tokens of each answer
 PATIENT = 3  # times its share may a text take that has only a few tokens yet
@@ -40,28 +45,34 @@ TEXTS = {
 """Prose, code, and a text that is mostly repeated; each with an opening for models that do not chat."""
 
 
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """The target is ready: its texts, what its steps cost by size, by context and when sizes change, and what look-ups
+    alone would gain."""
+
+    texts: list[Written]
+    seconds: dict[int, float]
+    attention: float
+    change: dict[int, list[float]]
+    look_ups: float = 1.0
+
+    def curve(self) -> CostCurve:
+        """All candidates are judged by the same."""
+        return CostCurve(self.seconds, self.attention, ChangeCosts(self.change))
+
+
 class Order(msgspec.Struct, frozen=True):
-    """What to measure. The first process writes the texts, later ones are given them."""
+    """What to measure. The first process prepares the target, later ones are told what that said."""
 
     settings: Settings
     candidates: list[Candidate]
     seconds: float
-    texts: list[Written] = []
+    prepared: Prepared | None = None
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     """How much of the target."""
 
     share: float
-
-
-class Prepared(msgspec.Struct, frozen=True, tag=True):
-    """The target is ready: its texts, what its steps cost by size, and what look-ups alone would gain."""
-
-    texts: list[Written]
-    plain_ms: float
-    batch_ms: dict[int, float]
-    look_ups: float
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):
@@ -78,12 +89,14 @@ class Rejected(msgspec.Struct, frozen=True, tag=True):
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What was measured: the share of tokens on which draft and target agree, and over how many; what a token of each
-    takes; by the planner's account how much sooner the texts would have been written, with how long drafts."""
+    takes; by the planner's account how many times as fast the texts would have been written, with it alone and with
+    look-ups beside it, and how long its drafts were."""
 
     agreement: float
     n_places: int
     draft_ms: float
     plain_ms: float
+    alone: float
     speedup: float
     n_per_draft: float
     acceptance: float | None
@@ -105,14 +118,14 @@ def main() -> None:
     order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
     with SharedModels() as models:
         try:
-            texts = order.texts or prepare(order, models, say)
+            prepared = order.prepared or prepare(order, models, say)
         except PacelineError as error:
             say(Rejected(order.settings.model.path, str(error)))
             return
         for candidate in order.candidates:
             say(Begun(candidate.path))
             try:
-                say(Tried(candidate.path, measure(candidate, order, texts, models)))
+                say(Tried(candidate.path, measure(candidate, order, prepared, models)))
             except PacelineError as error:
                 say(Rejected(candidate.path, str(error)))
             if candidate.path != order.settings.model.path:
@@ -143,28 +156,31 @@ def settings_for(settings: Settings, candidate: Candidate | None) -> Settings:
     return replace(settings, draft=draft, engine=engine, context=context)
 
 
-def fresh(planner: Planner) -> Planner:
-    """With the same costs, and nothing learned of texts."""
-    return Planner(planner.target, least=planner.least, n_rollback=planner.n_rollback)
-
-
 # -- the target
 
 
-def prepare(order: Order, models: SharedModels, say: Say) -> list[Written]:
+def prepare(order: Order, models: SharedModels, say: Say) -> Prepared:
     parts = Parts(settings_for(order.settings, None), loading(say), shared=models)
     try:
-        texts = WORKER.call(lambda: written(parts, order.seconds))
         assert parts.planner
-        replay = Replay(parts.drafters, fresh(parts.planner), parts.model.vocab.eog)
-        for text in texts:
-            replay.write(KnownText(text))
         curve = parts.planner.target
-        batch_ms = {n: 1e3 * seconds for n, seconds in curve.sizes.items()}
-        say(Prepared(texts, 1e3 * curve.predict(1), batch_ms, replay.ledger.speedup))
-        return texts
+        WORKER.call(lambda: warm_up(parts.context, curve, MEASURING * order.seconds))
+        texts = WORKER.call(lambda: written(parts, order.seconds))
+        found = Prepared(texts, curve.sizes, curve.drift.attention, curve.change.by_size)
+        found = msgspec.structs.replace(found, look_ups=look_ups(parts, found))
+        say(found)
+        return found
     finally:
         parts.close()
+
+
+def look_ups(parts: Parts, prepared: Prepared) -> float:
+    """What they would gain without any model."""
+    studied = [Agreed(drafter) for drafter in parts.drafters]
+    for each in studied:
+        for text in prepared.texts:
+            each.read(KnownText(text), LOOKING)
+    return replayed(parts, prepared, studied, LOOKING).ledger.speedup
 
 
 def loading(say: Say) -> Callable[[float], None]:
@@ -199,40 +215,57 @@ def written(parts: Parts, seconds: float) -> list[Written]:
 # -- a candidate
 
 
-def measure(candidate: Candidate, order: Order, texts: Sequence[Written], models: SharedModels) -> Figures:
+def measure(candidate: Candidate, order: Order, prepared: Prepared, models: SharedModels) -> Figures:
     parts = Parts(settings_for(order.settings, candidate), shared=models, hurried=True)
     try:
         (drafter,) = (drafter for drafter in parts.drafters if drafter.name in parts.computing)
-        return WORKER.call(lambda: figures(parts, drafter, texts, order.seconds))
+        return WORKER.call(lambda: figures(parts, drafter, prepared, order.seconds))
     finally:
         parts.close()
 
 
-def figures(parts: Parts, drafter: Drafter, texts: Sequence[Written], seconds: float) -> Figures:
-    """Half the time to see what it says at every place, half to draft as the engine would."""
-    assert parts.planner
-    share = seconds / 2 / len(texts)
-    agreed = Agreed(drafter)
-    for text in known(parts, drafter, texts):
-        agreed.read(text, share)
-    planner = fresh(parts.planner)
-    replay = Replay(parts.drafters, planner, parts.model.vocab.eog)
-    replay.trust(drafter.name, agreed.found)
-    for text in known(parts, drafter, texts):
-        replay.write(text, share)
-    ledger, whole = replay.ledger, not replay.continues(drafter.name)
-    seconds = agreed.token_seconds
+def figures(parts: Parts, drafter: Drafter, prepared: Prepared, seconds: float) -> Figures:
+    """A part of the time for what it says at every place, two for what it gains alone, two with look-ups beside it."""
+    studied = [Agreed(each) for each in parts.drafters]
+    agreed = next(each for each in studied if each.drafter is drafter)
+    share = seconds / 5 / len(prepared.texts)
+    for each in studied:
+        for text in known(parts, each.drafter, prepared.texts):
+            each.read(text, share)
+    alone, together = (replayed(parts, prepared, who, share) for who in ([agreed], studied))
+    ledger, ms = together.ledger, 1e3 * agreed.token_seconds
     return Figures(
         agreement=agreed.share,
         n_places=len(agreed.found),
-        draft_ms=1e3 * seconds,
-        plain_ms=1e3 * planner.target.predict(1),
+        draft_ms=ms,
+        plain_ms=1e3 * together.planner.target.predict(1),
+        alone=alone.ledger.speedup,
         speedup=ledger.speedup,
-        n_per_draft=ledger.n_drafted / max(1, ledger.n_drafts),
+        n_per_draft=alone.ledger.n_drafted / max(1, alone.ledger.n_drafts),
         acceptance=ledger.n_accepted / ledger.n_drafted if ledger.n_drafted else None,
         n_per_step=(ledger.n_accepted + ledger.n_steps) / max(1, ledger.n_steps),
-        can_pay=planner.can_ever_pay(N_ANSWER, 0.0 if whole else seconds, seconds if whole else 0.0),
+        can_pay=can_pay(together, drafter, agreed.token_seconds),
     )
+
+
+def replayed(parts: Parts, prepared: Prepared, studied: Sequence[Agreed], seconds: float) -> Replay:
+    """The texts once more, with these drafters: a rehearsal first, since an engine's first answers pay for learning."""
+    planner = Planner(prepared.curve(), n_rollback=parts.context.n_rollback)
+    replay = Replay([each.drafter for each in studied], planner, parts.model.vocab.eog)
+    for each in studied:
+        replay.trust(each)
+    reader = studied[-1].drafter
+    for _ in ("rehearsal", "replay"):
+        replay.ledger = Ledger()
+        for text in known(parts, reader, prepared.texts):
+            replay.write(text, seconds)
+    return replay
+
+
+def can_pay(replay: Replay, drafter: Drafter, seconds: float) -> bool:
+    """Whether it could gain anything if it were almost always right: it takes so long for a token, or for a block."""
+    whole = not replay.continues(drafter.name)
+    return replay.planner.can_ever_pay(N_ANSWER, 0.0 if whole else seconds, seconds if whole else 0.0)
 
 
 def known(parts: Parts, drafter: Drafter, texts: Sequence[Written]) -> Iterator[KnownText]:

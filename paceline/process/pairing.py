@@ -26,7 +26,6 @@ from paceline.process.candidates import Candidate, Fit, Look, files_in
 from paceline.process.handle import QUIET, search_path
 from paceline.process.heads import last_line
 from paceline.process.pair_trial import Begun, Figures, Loaded, Message, Order, Prepared, Rejected, Tried
-from paceline.process.replay import Written
 
 WORTH = 1.05  # times what look-ups alone gain: less is within the error of measuring
 LOADING_S = 300.0  # for opening files, beside the seconds for measuring
@@ -50,17 +49,22 @@ class Pairing:
 
     target: Candidate
     look_ups: float = 1.0
-    plain_ms: float = 0.0
     batch_ms: dict[int, float] = field(default_factory=dict)
     n_written: int = 0
     found: list[Found] = field(default_factory=list)
+
+    @property
+    def plain_ms(self) -> float:
+        """What a token takes without drafts; 0 where nothing was measured."""
+        return self.batch_ms.get(1, 0.0)
 
     def gain(self, found: Found) -> float:
         """Against drafting by look-ups alone."""
         return found.figures.speedup / self.look_ups if found.figures else 0.0
 
     def is_worth(self, found: Found) -> bool:
-        return self.gain(found) >= WORTH
+        """By its own merit, and beside look-ups, which cost no memory."""
+        return found.figures is not None and min(self.gain(found), found.figures.alone) >= WORTH
 
     @property
     def best(self) -> Found | None:
@@ -70,13 +74,12 @@ class Pairing:
     def rank(self) -> None:
         """What gains most; of those that gain nothing, what agrees most; then what could not be measured."""
         self.found.sort(key=lambda found: -found.candidate.n_bytes)
-        self.found.sort(key=lambda found: merit(found, self.gain(found)), reverse=True)
+        self.found.sort(key=self._merit, reverse=True)
 
-
-def merit(found: Found, gain: float) -> tuple[bool, float, float]:
-    if not found.figures:
-        return False, 0.0, 0.0
-    return True, gain if gain >= WORTH else 1.0, found.figures.agreement
+    def _merit(self, found: Found) -> tuple[bool, float, float]:
+        if not found.figures:
+            return False, 0.0, 0.0
+        return True, self.gain(found) if self.is_worth(found) else 1.0, found.figures.agreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +144,13 @@ class Measuring:
         self._seconds = seconds
         self._pairing = pairing
         self._tell = tell
-        self._texts: list[Written] = []
+        self._prepared: Prepared | None = None
         self._who: Candidate | None = None
 
     def all(self) -> None:
         while self._left:
             self._who = None
-            order = Order(self._settings, list(self._left), self._seconds, self._texts)
+            order = Order(self._settings, list(self._left), self._seconds, self._prepared)
             with Trial(order, LOADING_S + 4 * self._seconds) as trial:
                 for message in trial:
                     self._take(message)
@@ -159,16 +162,17 @@ class Measuring:
         match message:
             case Loaded(share):
                 self._stage(f"loading {pairing.target.name}", share / 2)
-            case Prepared(texts, plain_ms, batch_ms, look_ups):
-                self._texts = texts
-                pairing.look_ups, pairing.plain_ms, pairing.batch_ms = look_ups, plain_ms, batch_ms
-                pairing.n_written = sum(len(text.answer) for text in texts)
+            case Prepared():
+                self._prepared = message
+                pairing.look_ups = message.look_ups
+                pairing.batch_ms = {n: 1e3 * seconds for n, seconds in message.seconds.items()}
+                pairing.n_written = sum(len(text.answer) for text in message.texts)
             case Begun():
                 self._who = self._left[0]
                 self._stage(f"trying {self._who.name}", self._n_all - len(self._left))
             case Tried(_, figures):
                 pairing.found.append(Found(self._left.popleft(), figures))
-            case Rejected(_, why) if not self._texts:
+            case Rejected(_, why) if not self._prepared:
                 raise ModelError(why)
             case Rejected(_, why):
                 pairing.found.append(Found(self._left.popleft(), why=why))
@@ -178,7 +182,7 @@ class Measuring:
 
     def _blame(self, words: str) -> None:
         """The process has ended before its work: of the file it had begun with, or of the target."""
-        if not self._texts:
+        if not self._prepared:
             raise ModelError(f"{self._pairing.target.name} cannot be measured: {words}")
         if self._who is not self._left[0]:
             raise ModelError(f"the measuring process ended: {words}")

@@ -1,9 +1,11 @@
 """How drafters would do on a text that the target has written already: the engine's own drafting and policy, step by
-step, but the target's steps are not computed. They take what its cost curve says. So what comes out is what the planner
-would say after writing that text. Knows tokens and seconds; no files."""
+step, but the target's steps are not computed. They take what its cost curve says, and a drafter what it usually does:
+a moment in which the machine did something else shall not count. So what comes out is what the planner would say after
+writing that text. Knows tokens and seconds; no files."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -79,23 +81,23 @@ class Agreed:
     """What a drafter would say at each place of texts, how sure it is of that, and whether it is so."""
 
     def __init__(self, drafter: Drafter) -> None:
-        self._drafter = drafter
-        self._took: list[float] = []
+        self.drafter = drafter
+        self.took: list[float] = []
         self.found: list[Agreement] = []
 
     def read(self, known: KnownText, seconds: float) -> None:
         """As many places as there is time for, at least one."""
-        drafter, until = self._drafter, perf_counter() + seconds
+        drafter, until = self.drafter, perf_counter() + seconds
         drafter.begin(known.seq, known.written.prompt)
-        while known.rest and (perf_counter() < until or not self._took):
+        while known.rest and (perf_counter() < until or not self.took):
             known.tell(drafter)
             start = perf_counter()
             (draft,) = drafter.draft([DraftRequest(known.seq, known.tokens, 1, p_min=0.0)])
-            self._took.append(perf_counter() - start)
+            self.took.append(perf_counter() - start)
             sure, said = (draft.confidence[0], draft.tokens[0]) if draft.tokens else (0.0, -1)
             self.found.append((sure, said == known.rest[0]))
             known.tokens.append(known.rest[0])
-        drafter.begin(known.seq, [])
+        drafter.end(known.seq, known.written.prompt)
 
     @property
     def share(self) -> float:
@@ -104,7 +106,7 @@ class Agreed:
     @property
     def token_seconds(self) -> float:
         """What a token takes; reading a prompt happens once and does not count."""
-        return median(self._took) if self._took else 0.0
+        return median(self.took) if self.took else 0.0
 
 
 class Replay(Drafting):
@@ -113,12 +115,17 @@ class Replay(Drafting):
     def __init__(self, drafters: Sequence[Drafter], planner: Planner, eog: frozenset[int]) -> None:
         self.planner = planner
         super().__init__(drafters, AutoPolicy(planner), eog)
+        self._took: defaultdict[str, list[float]] = defaultdict(list)
+        self._now = 0.0
         self.ledger = Ledger()
 
-    def trust(self, name: str, agreements: Sequence[Agreement]) -> None:
-        """As the engine does it before the first request."""
-        assert isinstance(self.policy, AutoPolicy)
-        self.policy.set_agreement(name, agreements, self.token_seconds(name, 1))
+    def trust(self, agreed: Agreed) -> None:
+        """What is known of a drafter beforehand; of one that computes the engine's policy is told that too."""
+        name = agreed.drafter.name
+        self._took[name] += agreed.took
+        if agreed.drafter.costs is not None:
+            assert isinstance(self.policy, AutoPolicy)
+            self.policy.set_agreement(name, agreed.found, self.token_seconds(name, 1))
 
     def write(self, known: KnownText, seconds: float = float("inf")) -> None:
         """The whole answer, or as much of it as there is time for."""
@@ -130,6 +137,8 @@ class Replay(Drafting):
         while known.rest and perf_counter() < until:
             self.step(known)
         self.policy.end(known.seq)
+        for drafter in self.drafters.values():
+            drafter.end(known.seq, known.written.prompt)  # as if nothing was said: other texts shall not know this one
         self.ledger.plain += self.planner.seconds_plain - before[0]
         self.ledger.actual += self.planner.seconds_actual - before[1]
 
@@ -171,8 +180,27 @@ class Replay(Drafting):
         (known,), (limit,), (rule,) = drafted, limits, rules
         assert isinstance(known, KnownText)
         request = DraftRequest(0, known.tokens, limit, should_continue=rule, ahead=known.draft.tokens)
+        start = perf_counter()
         (draft,) = self.drafters[name].draft([request])
+        n = max(1, len(draft)) if self.continues(name) else 1
+        self._took[name].append((perf_counter() - start) / n)
+        self._now += n * self._usual(name)
         draft = self._cut(draft, request)
         if draft.tokens:
             known.candidates.append(draft)
         return [draft]
+
+    def _usual(self, name: str) -> float:
+        """What a token of its drafts takes, or a draft as a whole where it makes them so."""
+        took = self._took[name]
+        return median(took) if took else super().token_seconds(name, 1)
+
+    def token_seconds(self, name: str, n_slots: int) -> float:
+        return self._usual(name) if self.continues(name) else 0.0
+
+    def question_seconds(self, name: str, n_slots: int) -> float:
+        return self._usual(name) if self._block(name) else 2 * self.token_seconds(name, n_slots)
+
+    def clock(self) -> float:
+        """Seconds that went into drafting."""
+        return self._now
