@@ -122,7 +122,7 @@ def relation(target: Words, other: Words) -> tuple[Fit, str]:
         return Fit.OTHER, f"{other.n} tokens, the target has {target.n}"
     n_more = abs(target.n - other.n)
     parts = [f"{n_more} tokens {'more' if other.n > target.n else 'fewer'}"] if n_more else []
-    parts += [f"{n_different} differ"] if n_different else []
+    parts += [f"{n_different} spelled otherwise"] if n_different else []
     return Fit.NEARLY, ", ".join(parts)
 
 
@@ -157,7 +157,7 @@ class Look:
             draft = Candidate(path, Fit.NONE, "", found.n_params, found.n_bytes)
             return self._judged(draft, found)
         except ModelError as error:
-            return Candidate(path, Fit.NONE, in_short(error, path), n_bytes=size_of(path))
+            return Candidate(path, Fit.NONE, in_short(error, path))
         except OSError as error:
             return Candidate(path, Fit.NONE, f"cannot be read: {error.strerror}")
 
