@@ -10,7 +10,8 @@ from paceline.config.checks import check, check_range
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftModelParams:
     """`draft-simple`. The window counts tokens of history the draft sees; 0 = as many as it was trained for. A p_min of
-    None is 0.75, or what pays under the auto policy."""
+    None is 0.75, or what pays under the auto policy. `replace` has texts of the target, and what a draft with another
+    vocabulary is to read for each."""
 
     n_max: int = 16
     n_min: int = 0
@@ -18,6 +19,7 @@ class DraftModelParams:
     window: int = 1024
     n_batch: int = 2048
     n_keep: int = 4
+    replace: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         check_range("draft n_max", self.n_max, 0, 1024)
@@ -27,6 +29,7 @@ class DraftModelParams:
         check(self.window == 0 or self.window >= 64, f"a draft window under 64 tokens is of no use, got {self.window}")
         check_range("draft batch size", self.n_batch, 32, 2**20)
         check_range("tokens kept at the start of the draft's window", self.n_keep, 0, 64)
+        check(all(ours for ours, _ in self.replace), "a text to replace for the draft must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Self
 
 from paceline.config.drafters import DraftModelParams
 from paceline.drafters.base import Costs, Draft, Drafter, DraftRequest, Resources
 from paceline.drafters.writing import Writing
-from paceline.errors import RequestError, VocabMismatch
+from paceline.errors import RequestError
 from paceline.llama.context import Context
 from paceline.llama.lib import Floats
 from paceline.llama.model import Model, Vocab
@@ -29,22 +30,6 @@ SLIDE = 16  # a sixteenth at a time: less often would cost context, more often t
 def sharpness(draft: Model, target: Model) -> float:
     """The smaller the draft, the flatter its distribution; a draft as large as the target needs no sharpening."""
     return 1.0 + SHARPER * (1.0 - min(1.0, draft.n_params / max(1, target.n_params)))
-
-
-def check_vocab(target: Vocab, draft: Vocab) -> None:
-    """Token ids must mean the same to both; say where they do not."""
-    if target.kind != draft.kind:
-        raise VocabMismatch(f"target and draft have different kinds of tokenizer ({target.kind} and {draft.kind})")
-    if abs(target.n_tokens - draft.n_tokens) > 128:
-        raise VocabMismatch(f"target has {target.n_tokens} tokens and draft {draft.n_tokens}: not one vocabulary")
-    for name in ("add_bos", "add_eos", "bos", "eos"):
-        ours, theirs = getattr(target, name), getattr(draft, name)
-        if ours != theirs and not (name in ("bos", "eos") and not getattr(target, f"add_{name}")):
-            raise VocabMismatch(f"target and draft differ in {name}: {ours} and {theirs}")
-    for token in range(min(target.n_tokens, draft.n_tokens)):
-        if target.text(token) != draft.text(token):
-            ours, theirs = (v.text(token).decode("utf-8", "replace") for v in (target, draft))
-            raise VocabMismatch(f"token {token} is {ours!r} for the target and {theirs!r} for the draft")
 
 
 @dataclass(slots=True)
@@ -99,6 +84,7 @@ class DraftModel(Drafter):
         not as many as the draft."""
         self.context = context
         self.costs: Costs = costs
+        self._step_costs = costs
         self.params = params
         trained = context.model.n_ctx_train or context.n_ctx_seq
         self.window = min(params.window or trained, trained, context.n_ctx_seq)
@@ -111,19 +97,25 @@ class DraftModel(Drafter):
         self._can_shift = context.can_shift
 
     @classmethod
-    def build(cls, resources: Resources) -> DraftModel:
+    def build(cls, resources: Resources) -> Self:
         own = resources.computing(cls.name)
         assert own.context
         how_sharp = sharpness(own.context.model, resources.target)
         params = resources.settings.draft_model
         n_target = resources.target.vocab.n_tokens
-        return cls(own.context, params, own.costs, sharpness=how_sharp, n_worth=own.n_worth, n_target=n_target)
+        made = cls(own.context, params, own.costs, sharpness=how_sharp, n_worth=own.n_worth, n_target=n_target)
+        made.meet(resources.target.vocab)
+        return made
+
+    def meet(self, target: Vocab) -> None:
+        """For whose vocabulary it drafts, before the first text. Here it is one and the same."""
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
         view = self._views[seq]
         view.n_sure = 0
-        self._align(seq, view, tokens, len(tokens))
+        text = self._prompt(seq, tokens)
+        self._align(seq, view, text, len(text))
 
     def save(self, seq: int, path: str) -> None:
         """The window goes to a file; before its tokens how much of the text it keeps and skips."""
@@ -158,7 +150,7 @@ class DraftModel(Drafter):
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         drafts = [Draft(source=self.name) for _ in requests]
         limits = [min(request.n_max, self.params.n_max, self.window // 4) for request in requests]
-        feeds = [self._catch_up(request, limit) for request, limit in zip(requests, limits, strict=True)]
+        feeds = [self._catch_up(request, self._n_steps(n)) for request, n in zip(requests, limits, strict=True)]
         alive = list(range(len(requests)))
         if len(requests) == 1:
             self._catch_up_slowly(requests[0].seq, feeds[0])
@@ -166,24 +158,43 @@ class DraftModel(Drafter):
             start = perf_counter()
             n_fed = sum(len(feeds[i]) for i in alive)
             rows = self._feed([requests[i].seq for i in alive], [feeds[i] for i in alive])
-            alive = [
-                i
-                for i, row in zip(alive, rows, strict=True)
-                if self._writing.extend(requests[i], drafts[i], row, limits[i])
-            ]
-            for i in alive:
-                feeds[i] = [drafts[i].tokens[-1]]
-            self.costs.observe(n_fed, perf_counter() - start)
+            for i, row in zip(alive, rows, strict=True):
+                feeds[i] = self._extend(requests[i], drafts[i], row, limits[i])
+            alive = [i for i in alive if feeds[i]]
+            self._step_costs.observe(n_fed, perf_counter() - start)
         return [self._writing.long_enough(draft) for draft in drafts]
+
+    # -- the text, in the draft's tokens
+
+    def _prompt(self, seq: int, tokens: Sequence[int]) -> Sequence[int]:
+        return tokens
+
+    def _text(self, request: DraftRequest) -> tuple[list[int], int]:
+        """What is to be continued, and how much of it is there to stay."""
+        text = [*request.tokens, *request.ahead] if request.ahead else request.tokens
+        return text, len(request.tokens)
+
+    def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> list[int]:
+        """Add a token to the draft; returns what to compute next, nothing when the draft ends."""
+        return draft.tokens[-1:] if self._writing.extend(request, draft, row, limit) else []
+
+    def _n_steps(self, limit: int) -> int:
+        """How many tokens of its own it may write for a draft of so many."""
+        return limit
+
+    def _known(self, tokens: list[int]) -> list[int]:
+        """Vocabularies differ in length by a few unused tokens: one that is unknown here is read as the last."""
+        last = self.context.n_vocab - 1
+        return tokens if self._n_target <= last + 1 else [min(token, last) for token in tokens]
 
     # -- the window
 
     def _catch_up(self, request: DraftRequest, n_ahead: int) -> list[int]:
         """Bring the cache in line with the text; returns the tokens it has not seen, at least one."""
         view = self._views[request.seq]
-        text = [*request.tokens, *request.ahead] if request.ahead else request.tokens
+        text, n_stays = self._text(request)
         self._align(request.seq, view, text, len(text) - 1)
-        view.n_sure = min(view.n_sure, len(request.tokens) - view.skipped)
+        view.n_sure = min(view.n_sure, n_stays - view.skipped)
         n_new = len(text) - view.skipped - len(view.cached)
         if n_new > self.window or n_new > self._n_worth(len(text), request.n_left):
             self._refill(request.seq, view, len(text), self._n_worth(len(text), request.n_left))
@@ -227,7 +238,7 @@ class DraftModel(Drafter):
     def _catch_up_slowly(self, seq: int, feed: list[int]) -> None:
         """All but the last token, one by one where that is quicker: on a GPU the graph for one is warm, and leaving it
         costs more than a few tokens do."""
-        costs, n = self.costs, len(feed)
+        costs, n = self._step_costs, len(feed)
         while len(feed) > 1 and costs.price and n * costs.predict(1) < costs.predict(n) + costs.price:
             start = perf_counter()
             self._decode([(seq, [feed.pop(0)])], n_outputs=1)
@@ -251,8 +262,3 @@ class DraftModel(Drafter):
             batch.add(seq, self._known(tokens), len(cached), n_outputs)
             cached.extend(tokens)
         return self.context.decode(batch)
-
-    def _known(self, tokens: list[int]) -> list[int]:
-        """Vocabularies differ in length by a few unused tokens: one that is unknown here is read as the last."""
-        last = self.context.n_vocab - 1
-        return tokens if self._n_target <= last + 1 else [min(token, last) for token in tokens]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from paceline.drafters.base import Drafter, Resources
 from paceline.drafters.dflash import DFlash
-from paceline.drafters.draft_model import DraftModel
 from paceline.drafters.dspark import DSpark
 from paceline.drafters.eagle3 import Eagle3
 from paceline.drafters.grammar import GrammarDrafter
@@ -18,6 +17,7 @@ from paceline.drafters.ngram_map import NgramMapK, NgramMapK4V
 from paceline.drafters.ngram_mod import NgramMod
 from paceline.drafters.ngram_simple import NgramSimple
 from paceline.drafters.suffix import Suffix
+from paceline.drafters.translated import draft_model
 
 Build = Callable[[Resources], Drafter]
 
@@ -38,7 +38,7 @@ ENTRIES: dict[str, Entry] = {
     "ngram-mod": Entry(lambda resources: NgramMod(resources.settings.ngram_mod)),
     "ngram-cache": Entry(lambda resources: NgramCache(resources.settings.ngram_cache)),
     "suffix": Entry(lambda resources: Suffix(resources.settings.suffix)),
-    "draft-simple": Entry(DraftModel.build, computes=True),
+    "draft-simple": Entry(draft_model, computes=True),
     "draft-eagle3": Entry(Eagle3, computes=True),
     "draft-mtp": Entry(Mtp, computes=True),
     "draft-dflash": Entry(DFlash, computes=True),

@@ -27,7 +27,7 @@ class Writing:
         return self.take(request, draft, token, confidence, limit)
 
     def take(self, request: DraftRequest, draft: Draft, token: int, confidence: float, limit: int) -> bool:
-        if confidence < self._least(request) or limit <= 0:
+        if confidence < self.least(request) or limit <= 0:
             return False
         draft.tokens.append(token)
         draft.confidence.append(confidence)
@@ -35,7 +35,7 @@ class Writing:
             return False
         return request.should_continue is None or request.should_continue(draft)
 
-    def _least(self, request: DraftRequest) -> float:
+    def least(self, request: DraftRequest) -> float:
         """Confidence below which a token is dropped: as the request or the user says, else ours without a planner."""
         if request.p_min is not None:
             return request.p_min

@@ -79,7 +79,12 @@ class Vocab:
     @property
     def has_end(self) -> bool:
         """Whether there is a token that ends a turn or a text."""
-        return bool(c.llama_vocab_eot(self.handle) >= 0 or self.eos >= 0)
+        return self.eot >= 0 or self.eos >= 0
+
+    @property
+    def eot(self) -> int:
+        """The token that ends a turn; -1 where there is none."""
+        return int(c.llama_vocab_eot(self.handle))
 
     @cached_property
     def fim(self) -> tuple[int, int, int, int, int]:

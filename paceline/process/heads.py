@@ -22,8 +22,8 @@ from paceline import models
 from paceline.config import ContextParams, ModelParams
 from paceline.drafters.base import OwnContexts
 from paceline.drafters.dflash import n_block
-from paceline.drafters.draft_model import check_vocab
 from paceline.drafters.names import HEADS
+from paceline.drafters.translation import check_vocab
 from paceline.errors import ConfigError, VocabMismatch
 from paceline.llama.context import Context
 from paceline.llama.head import SHARED_MEMORY, HeadContext, says

@@ -14,7 +14,7 @@ from paceline import models
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.drafters import registry
 from paceline.drafters.base import Drafter, OwnContexts, Resources
-from paceline.drafters.draft_model import DraftModel, check_vocab
+from paceline.drafters.draft_model import DraftModel
 from paceline.drafters.mtp import Mtp
 from paceline.drafters.names import canonical
 from paceline.engine.warmup import warm_up
@@ -34,7 +34,7 @@ from paceline.process import heads
 from paceline.process.base import OnProgress
 from paceline.process.gguf_check import Contents, check_gguf
 from paceline.process.opening import Finding, open_exactly
-from paceline.process.probe import POOR, Agreement, probe, probe_head, question
+from paceline.process.probe import POOR, Agreement, probe, probe_asking, question
 from paceline.text.chat import ChatTemplate
 
 log = logging.getLogger("paceline")
@@ -146,7 +146,6 @@ class Parts:
             raise ConfigError("draft-simple needs a draft model: give one with -md")
         check_gguf(draft.path)
         model = self._model(draft)
-        check_vocab(self.model.vocab, model.vocab)
         window, shape = self._draft_shape(model.n_ctx_train)
         context = Context(model, replace(shape, n_ctx=window * shape.n_seqs))
         return OwnContexts(CostCurve(), window, self._stack.enter_context(context))
@@ -225,7 +224,9 @@ class Parts:
             if own is None:
                 continue
             agreements = WORKER.call(partial(self._agreements, drafter, asked))
-            policy.set_agreement(drafter.name, agreements, 0.0 if drafter.block else own.costs.predict(1))
+            policy.set_agreement(
+                drafter.name, agreements, 0.0 if drafter.block or not drafter.costs else drafter.costs.predict(1)
+            )
             agreement = policy.agreement.get(drafter.name, 1.0)
             if agreement < POOR:
                 better = BETTER_HEAD if drafter.reads_target else BETTER_MODEL
@@ -233,8 +234,8 @@ class Parts:
 
     def _agreements(self, drafter: Drafter, asked: list[int]) -> list[Agreement]:
         eog = self.model.vocab.eog
-        if self.rows and drafter.reads_target:
-            return probe_head(self.context, self.rows, drafter, asked, eog)
+        if drafter.reads_target or drafter.translates:
+            return probe_asking(self.context, drafter, asked, eog, self.rows if drafter.reads_target else None)
         return probe(self.context, self.computing[drafter.name].main, asked, eog)
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """Before the first request: does the draft model, or a head, say what the target says?
 
 The target writes the beginning of a short answer. The draft model reads it in one batch and says what it would have
-written at every place; a head is asked for one token at every place. So a good one is used from the start, and one that
-is no use is known as such before it has slowed anybody down. Knows text and contexts, nothing of policies.
+written at every place; a head, or a model with another vocabulary, is asked for one token at every place. So a good one
+is used from the start, and one that is no use is known as such before it has slowed anybody down. Knows text and
+contexts, nothing of policies.
 """
 
 from __future__ import annotations
@@ -53,15 +54,17 @@ def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozense
     return found
 
 
-def probe_head(
-    target: Computes, rows: TargetRows, drafter: Drafter, asked: Sequence[int], eog: frozenset[int]
+def probe_asking(
+    target: Computes, drafter: Drafter, asked: Sequence[int], eog: frozenset[int], rows: TargetRows | None = None
 ) -> list[Agreement]:
-    """A head's agreement on the tokens that the target writes, as many as there is time for."""
+    """Agreement on the tokens that the target writes, as many as there is time for: a head's, which reads the target's
+    rows, or a model's with a vocabulary of its own."""
     text, guesses = list(asked), []
     n_most = min(N_WRITTEN, target.n_ctx_seq - 1 - len(asked)) if len(asked) <= target.n_batch else 0
     for token, first in islice(steps(target, asked, eog, rows), max(0, n_most)):
         start = len(text) - first
-        drafter.observe(0, start, text, rows.rows(drafter.source, 0, first))
+        if rows:
+            drafter.observe(0, start, text, rows.rows(drafter.source, 0, first))
         text.append(token)
         (draft,) = drafter.draft([DraftRequest(0, text, 1, p_min=0.0)])
         guesses.append((draft.confidence[0], draft.tokens[0]) if draft.tokens else (0.0, -1))
