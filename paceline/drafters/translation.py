@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import Protocol
 
 from paceline.drafters.segments import Dictionary
 from paceline.errors import VocabMismatch
@@ -27,7 +28,17 @@ class Relation(Enum):
     FOREIGN = "another one: translated"
 
 
-def relation(target: Vocab, draft: Vocab) -> Relation:
+class Spelled(Protocol):
+    """What of a vocabulary tells how it is related to another; a file's header has it too."""
+
+    n_tokens: int
+
+    @property
+    def kind(self) -> object: ...
+    def text(self, token: int) -> bytes: ...
+
+
+def relation(target: Spelled, draft: Spelled) -> Relation:
     """Takes a microsecond for each token."""
     if target.kind != draft.kind:
         return Relation.FOREIGN
@@ -38,7 +49,7 @@ def relation(target: Vocab, draft: Vocab) -> Relation:
     return Relation.NEAR if n_unlike or n_more > PADDING else Relation.SAME
 
 
-def unlike(target: Vocab, draft: Vocab, n_most: int | None = None) -> list[int]:
+def unlike(target: Spelled, draft: Spelled, n_most: int | None = None) -> list[int]:
     """Ids that both know and spell differently; the first `n_most` of them."""
     found: list[int] = []
     for token in range(min(target.n_tokens, draft.n_tokens)):

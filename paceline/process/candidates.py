@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
+from paceline.drafters.translation import Relation, relation, unlike
 from paceline.errors import ModelError
 from paceline.process.gguf_check import ArrayOf, Contents, Header, check_gguf
 from paceline.process.heads import has_blocks, kind_of
@@ -25,7 +25,6 @@ TOKENS = "tokenizer.ggml.tokens"
 OTHER_TYPES = {"adapter": "a LoRA adapter", "mmproj": "a projector for images", "imatrix": "statistics for quantising"}
 READERS = ("bert", "t5encoder", "embedding")  # parts of the names of architectures that read and do not write
 TWO_SIDED = ("t5", "clip")
-FAMILIAR = 0.01  # of the common tokens may differ in vocabularies that are nearly the same
 COPY = 0.5  # of the target's bytes: a copy of it that takes more cannot gain
 
 
@@ -35,7 +34,7 @@ class Fit(StrEnum):
     HEAD = "head"
     SAME = "same vocabulary"
     NEARLY = "nearly the same"
-    OTHER = "other vocabulary"
+    OTHER = "other vocabulary, translated"
     NONE = "not usable"
 
 
@@ -56,6 +55,7 @@ class Candidate:
         return Path(self.path).name
 
 
+FITS = {Relation.SAME: Fit.SAME, Relation.NEAR: Fit.NEARLY, Relation.FOREIGN: Fit.OTHER}
 Lists = dict[int, list[bytes]]  # by their length
 
 
@@ -75,29 +75,26 @@ class FamiliarHeader(Header):
         self.seen.setdefault(n, []).append(self.data[start : self.at])
 
 
-@dataclass(frozen=True, slots=True)
 class Words:
-    """A file's vocabulary: how its tokenizer works, its tokens as they stand in the file, and what it puts around."""
+    """A file's vocabulary: the kind of its tokenizer, and its tokens as they stand in the file."""
 
-    how: Any
-    n: int
-    raw: bytes
-    around: dict[str, Any]
+    def __init__(self, kind: object, n_tokens: int, raw: bytes) -> None:
+        self.kind = kind
+        self.n_tokens = n_tokens
+        self.raw = raw
 
     @classmethod
     def of(cls, path: str, contents: Contents) -> Words | None:
-        found, keys = contents.keys.get(TOKENS), contents.keys
+        found = contents.keys.get(TOKENS)
         if not isinstance(found, ArrayOf) or not found.length:
             return None
         start, end = found.span
         with Path(path).open("rb") as file:
             file.seek(start)
-            raw = file.read(end - start)
-        around = {name: keys.get(f"tokenizer.ggml.{name}") for name in ("add_bos_token", "add_eos_token")}
-        around |= {name: keys.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
-        return cls(keys.get("tokenizer.ggml.model"), found.length, raw, around)
+            return cls(contents.keys.get("tokenizer.ggml.model"), found.length, file.read(end - start))
 
-    def tokens(self) -> list[bytes]:
+    @cached_property
+    def _tokens(self) -> list[bytes]:
         out, at = [], 0
         while at < len(self.raw):
             (n,) = struct.unpack_from("<Q", self.raw, at)
@@ -105,25 +102,23 @@ class Words:
             at += 8 + n
         return out
 
+    def text(self, token: int) -> bytes:
+        return self._tokens[token]
 
-def relation(target: Words, other: Words) -> tuple[Fit, str]:
-    """And what the difference is. Where a file does not say, its tokenizer's habit counts, which is the same."""
-    if target.how != other.how:
-        return Fit.OTHER, "another kind of tokenizer"
-    for name in ("add_bos_token", "add_eos_token"):
-        ours, theirs = target.around[name], other.around[name]
-        if None not in (ours, theirs) and ours != theirs:
-            return Fit.OTHER, f"the same tokens, but another {name}"
-    if target.raw == other.raw:
+
+def compared(target: Words, draft: Words) -> tuple[Fit, str]:
+    """What the vocabularies are to each other, and what the difference is."""
+    if target.kind == draft.kind and target.raw == draft.raw:
         return Fit.SAME, ""
-    pairs = list(zip(target.tokens(), other.tokens(), strict=False))
-    n_different = sum(ours != theirs for ours, theirs in pairs)
-    if n_different > FAMILIAR * len(pairs) or min(target.n, other.n) < max(target.n, other.n) / 2:
-        return Fit.OTHER, f"{other.n} tokens, the target has {target.n}"
-    n_more = abs(target.n - other.n)
-    parts = [f"{n_more} tokens {'more' if other.n > target.n else 'fewer'}"] if n_more else []
-    parts += [f"{n_different} spelled otherwise"] if n_different else []
-    return Fit.NEARLY, ", ".join(parts)
+    if target.kind != draft.kind:
+        return Fit.OTHER, "another kind of tokenizer"
+    fit = FITS[relation(target, draft)]
+    if fit is Fit.OTHER:
+        return fit, f"{draft.n_tokens} tokens, the target has {target.n_tokens}"
+    n_more, n_unlike = draft.n_tokens - target.n_tokens, len(unlike(target, draft))
+    parts = [f"{abs(n_more)} tokens {'more' if n_more > 0 else 'fewer'}"] if n_more else []
+    parts += [f"{n_unlike} spelled otherwise"] if n_unlike else []
+    return fit, ", ".join(parts)
 
 
 class Look:
@@ -138,7 +133,7 @@ class Look:
         if not words or why:
             raise ModelError(f"{target} cannot be drafted for: it is {why or 'a file without a vocabulary'}")
         self._words = words
-        self._known: dict[bytes, tuple[Fit, str]] = {}
+        self._known: dict[tuple[object, bytes], tuple[Fit, str]] = {}
 
     def _read(self, path: str) -> Whole:
         return Whole.of(path, self._seen)
@@ -183,9 +178,9 @@ class Look:
 
     def _relation(self, words: Words) -> tuple[Fit, str]:
         """Comparing takes a moment: once for all files that have these."""
-        key = repr((words.how, words.around)).encode() + words.raw
+        key = words.kind, words.raw
         if key not in self._known:
-            self._known[key] = relation(self._words, words)
+            self._known[key] = compared(self._words, words)
         return self._known[key]
 
 
