@@ -42,7 +42,7 @@ from paceline.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from paceline.drafters.base import Drafter
     from paceline.llama.shared import SharedModels
-    from paceline.process.pairing import Pairing, PairingStage
+    from paceline.process.pairing import PairingStage, PairReport
 
 Prompt = str | bytes | Sequence[int]
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -350,7 +350,7 @@ def pair(
     places: Sequence[str] = (),
     seconds: float = 20.0,
     on_stage: Callable[[PairingStage], None] | None = None,
-) -> Pairing:
+) -> PairReport:
     """Which model files in these folders can draft for a target, and what each would gain on this machine; in its own
     folder and our cache folder where none is named. `seconds` for the target, and for each candidate."""
     from paceline.process.pairing import pair

@@ -25,7 +25,7 @@ from paceline.errors import ConfigError
 from paceline.library import pair
 
 if TYPE_CHECKING:
-    from paceline.process.pairing import Found, Pairing, PairingStage
+    from paceline.process.pairing import Found, PairingStage, PairReport
 
 WIDTH = 140
 POOR = 0.1  # share of tokens under which a draft has nothing to do with the target
@@ -41,13 +41,13 @@ def main(parsed: Parsed) -> int:
     options = PairOptions(**parsed.under("pair"))
     settings, places = asked(parsed)
     with bar() as advance:
-        pairing = pair(settings, places, options.seconds, advance)
-    command = command_line(pairing, parsed)
+        report = pair(settings, places, options.seconds, advance)
+    command = command_line(report, parsed)
     if options.json:
-        print(json.dumps(as_json(pairing, command)))
+        print(json.dumps(as_json(report, command)))
     else:
-        show(pairing, command)
-    return 0 if pairing.best else 1
+        show(report, command)
+    return 0 if report.best else 1
 
 
 def asked(parsed: Parsed) -> tuple[Settings, tuple[str, ...]]:
@@ -75,9 +75,9 @@ def bar() -> Iterator[Callable[[PairingStage], None] | None]:
         yield lambda at: progress.update(task, description=at.doing, completed=at.n_done, total=at.n_all)
 
 
-def command_line(pairing: Pairing, parsed: Parsed) -> str | None:
+def command_line(report: PairReport, parsed: Parsed) -> str | None:
     """For the best, with the flags it was measured with."""
-    best, target = pairing.best, pairing.target.path
+    best, target = report.best, report.target.path
     if best is None:
         return None
     candidate = best.candidate
@@ -92,21 +92,21 @@ def command_line(pairing: Pairing, parsed: Parsed) -> str | None:
 # -- for people
 
 
-def show(pairing: Pairing, command: str | None) -> None:
+def show(report: PairReport, command: str | None) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    target = pairing.target
+    target = report.target
     about = f"{target.name}: {number(target.n_params)} parameters, {decimal(target.n_bytes)}"
-    if pairing.plain_ms:
-        about += f"; {pairing.plain_ms:.1f} ms a token; look-ups alone would gain {pairing.look_ups:.2f} times"
+    if report.plain_ms:
+        about += f"; {report.plain_ms:.1f} ms a token; look-ups alone would gain {report.look_ups:.2f} times"
     console.print(about, soft_wrap=True)
-    if pairing.found:
-        console.print(table(pairing))
+    if report.found:
+        console.print(table(report))
     else:
         console.print("no other GGUF file is there", soft_wrap=True)
     console.print(command or ADVICE, soft_wrap=True)
 
 
-def table(pairing: Pairing) -> Table:
+def table(report: PairReport) -> Table:
     """Best first: share of tokens on which both agree, what a draft token takes, and by the planner's account how much
     sooner texts are written."""
     out = Table(
@@ -115,27 +115,27 @@ def table(pairing: Pairing) -> Table:
     for column in (1, 3, 4, 5):
         out.columns[column].justify = "right"
     out.columns[0].overflow = out.columns[-1].overflow = "fold"
-    for found in pairing.found:
-        out.add_row(*cells(pairing, found), style="bold" if found is pairing.best else None)
+    for found in report.found:
+        out.add_row(*cells(report, found), style="bold" if found is report.best else None)
     return out
 
 
-def cells(pairing: Pairing, found: Found) -> list[str]:
+def cells(report: PairReport, found: Found) -> list[str]:
     candidate, figures = found.candidate, found.figures
-    name = candidate.name if candidate.path != pairing.target.path else f"{candidate.name} (its own blocks)"
+    name = candidate.name if candidate.path != report.target.path else f"{candidate.name} (its own blocks)"
     measured = ["", "", ""]
     if figures:
         measured = [f"{figures.agreement:.0%}", f"{figures.draft_ms:.1f}", f"{figures.speedup:.2f}"]
-    return [name, number(candidate.n_params), candidate.fit, *measured, verdict(pairing, found)]
+    return [name, number(candidate.n_params), candidate.fit, *measured, verdict(report, found)]
 
 
-def verdict(pairing: Pairing, found: Found) -> str:
+def verdict(report: PairReport, found: Found) -> str:
     figures, note = found.figures, found.candidate.note
     if figures is None:
         return found.why
-    if found is pairing.best:
+    if found is report.best:
         return f"use it ({note})" if note else "use it"
-    if pairing.is_worth(found):
+    if report.is_worth(found):
         return f"gains less ({note})" if note else "gains less"
     against = f"{figures.draft_ms:.1f} ms a draft token against {figures.plain_ms:.1f} ms a plain step"
     if not figures.can_pay:
@@ -156,18 +156,18 @@ def number(n: int) -> str:
 # -- for programs
 
 
-def as_json(pairing: Pairing, command: str | None) -> dict[str, Any]:
-    best = pairing.best
+def as_json(report: PairReport, command: str | None) -> dict[str, Any]:
+    best = report.best
     return {
         "paceline": paceline.__version__,
-        "target": file_json(pairing.target.path, pairing.target.n_params, pairing.target.n_bytes),
-        "plain_ms": pairing.plain_ms,
-        "batch_ms": pairing.batch_ms,
-        "n_written": pairing.n_written,
-        "look_ups": pairing.look_ups,
+        "target": file_json(report.target.path, report.target.n_params, report.target.n_bytes),
+        "plain_ms": report.plain_ms,
+        "batch_ms": report.batch_ms,
+        "n_written": report.n_written,
+        "look_ups": report.look_ups,
         "best": best.candidate.path if best else None,
         "command": command,
-        "candidates": [found_json(pairing, found) for found in pairing.found],
+        "candidates": [found_json(report, found) for found in report.found],
     }
 
 
@@ -175,14 +175,14 @@ def file_json(path: str, n_params: int, n_bytes: int) -> dict[str, Any]:
     return {"path": path, "name": Path(path).name, "n_params": n_params, "n_bytes": n_bytes}
 
 
-def found_json(pairing: Pairing, found: Found) -> dict[str, Any]:
+def found_json(report: PairReport, found: Found) -> dict[str, Any]:
     candidate = found.candidate
     return {
         **file_json(candidate.path, candidate.n_params, candidate.n_bytes),
         "relation": str(candidate.fit),
         "spec_type": candidate.kind,
         "note": candidate.note,
-        "worth_using": pairing.is_worth(found),
-        "verdict": verdict(pairing, found),
+        "worth_using": report.is_worth(found),
+        "verdict": verdict(report, found),
         **({"measured": asdict(found.figures)} if found.figures else {}),
     }

@@ -28,7 +28,7 @@ class Relation(Enum):
     FOREIGN = "another one: translated"
 
 
-class Spelled(Protocol):
+class SpelledVocab(Protocol):
     """What of a vocabulary tells how it is related to another; a file's header has it too."""
 
     n_tokens: int
@@ -38,7 +38,7 @@ class Spelled(Protocol):
     def text(self, token: int) -> bytes: ...
 
 
-def relation(target: Spelled, draft: Spelled) -> Relation:
+def relation(target: SpelledVocab, draft: SpelledVocab) -> Relation:
     """Takes a microsecond for each token."""
     if target.kind != draft.kind:
         return Relation.FOREIGN
@@ -49,7 +49,7 @@ def relation(target: Spelled, draft: Spelled) -> Relation:
     return Relation.NEAR if n_unlike or n_more > PADDING else Relation.SAME
 
 
-def unlike(target: Spelled, draft: Spelled, n_most: int | None = None) -> list[int]:
+def unlike(target: SpelledVocab, draft: SpelledVocab, n_most: int | None = None) -> list[int]:
     """Ids that both know and spell differently; the first `n_most` of them."""
     found: list[int] = []
     for token in range(min(target.n_tokens, draft.n_tokens)):

@@ -44,7 +44,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Pairing:
+class PairReport:
     """All files, the best first. `look_ups` is what drafting without any of them would gain."""
 
     target: Candidate
@@ -110,39 +110,39 @@ def look(settings: Settings, places: Sequence[str]) -> tuple[Candidate, list[Can
 
 def pair(
     settings: Settings, places: Sequence[str] = (), seconds: float = 20.0, on_stage: OnStage | None = None
-) -> Pairing:
+) -> PairReport:
     """Looks in the target's folder and ours where no place is named. `settings.draft`, where given, says how drafts are
     to be loaded. Ctrl-C ends the measuring, not the result, once something was measured."""
     tell = on_stage or (lambda stage: None)
     tell(PairingStage("reading headers", 0, 1))
     target, candidates = look(settings, places)
     tried = [candidate for candidate in candidates if candidate.fit in RANKS]
-    pairing = Pairing(target)
-    measuring = Measuring(settings, tried, seconds, pairing, tell)
+    report = PairReport(target)
+    measuring = Measuring(settings, tried, seconds, report, tell)
     try:
         if tried:
             measuring.all()
     except KeyboardInterrupt:
-        if not pairing.found:
+        if not report.found:
             raise
-    done = {found.candidate for found in pairing.found}
+    done = {found.candidate for found in report.found}
     why = {c: c.note if c.fit is Fit.NONE else "not measured" for c in candidates}
-    pairing.found += [Found(candidate, why=why[candidate]) for candidate in candidates if candidate not in done]
-    pairing.rank()
-    return pairing
+    report.found += [Found(candidate, why=why[candidate]) for candidate in candidates if candidate not in done]
+    report.rank()
+    return report
 
 
 class Measuring:
     """Candidates one after the other in a process that holds the target; in another one when that has died."""
 
     def __init__(
-        self, settings: Settings, candidates: Sequence[Candidate], seconds: float, pairing: Pairing, tell: OnStage
+        self, settings: Settings, candidates: Sequence[Candidate], seconds: float, report: PairReport, tell: OnStage
     ) -> None:
         self._settings = settings
         self._left = deque(candidates)
         self._n_all = 1 + len(candidates)
         self._seconds = seconds
-        self._pairing = pairing
+        self._report = report
         self._tell = tell
         self._prepared: Prepared | None = None
         self._who: Candidate | None = None
@@ -151,31 +151,31 @@ class Measuring:
         while self._left:
             self._who = None
             order = Order(self._settings, list(self._left), self._seconds, self._prepared)
-            with Trial(order, LOADING_S + 4 * self._seconds) as trial:
+            with MeasuringProcess(order, LOADING_S + 4 * self._seconds) as trial:
                 for message in trial:
                     self._take(message)
                 if self._left:
                     self._blame(trial.last_words())
 
     def _take(self, message: Message) -> None:
-        pairing = self._pairing
+        report = self._report
         match message:
             case Loaded(share):
-                self._stage(f"loading {pairing.target.name}", share / 2)
+                self._stage(f"loading {report.target.name}", share / 2)
             case Prepared():
                 self._prepared = message
-                pairing.look_ups = message.look_ups
-                pairing.batch_ms = {n: 1e3 * seconds for n, seconds in message.seconds.items()}
-                pairing.n_written = sum(len(text.answer) for text in message.texts)
+                report.look_ups = message.look_ups
+                report.batch_ms = {n: 1e3 * seconds for n, seconds in message.seconds.items()}
+                report.n_written = sum(len(text.answer) for text in message.texts)
             case Begun():
                 self._who = self._left[0]
                 self._stage(f"trying {self._who.name}", self._n_all - len(self._left))
             case Tried(_, figures):
-                pairing.found.append(Found(self._left.popleft(), figures))
+                report.found.append(Found(self._left.popleft(), figures))
             case Rejected(_, why) if not self._prepared:
                 raise ModelError(why)
             case Rejected(_, why):
-                pairing.found.append(Found(self._left.popleft(), why=why))
+                report.found.append(Found(self._left.popleft(), why=why))
 
     def _stage(self, doing: str, n_done: float) -> None:
         self._tell(PairingStage(doing, n_done, self._n_all))
@@ -183,13 +183,13 @@ class Measuring:
     def _blame(self, words: str) -> None:
         """The process has ended before its work: of the file it had begun with, or of the target."""
         if not self._prepared:
-            raise ModelError(f"{self._pairing.target.name} cannot be measured: {words}")
+            raise ModelError(f"{self._report.target.name} cannot be measured: {words}")
         if self._who is not self._left[0]:
             raise ModelError(f"the measuring process ended: {words}")
-        self._pairing.found.append(Found(self._left.popleft(), why=words))
+        self._report.found.append(Found(self._left.popleft(), why=words))
 
 
-class Trial:
+class MeasuringProcess:
     """One measuring process. Iterating gives what it says, until it ends, or is silent for longer than `patience`."""
 
     def __init__(self, order: Order, patience: float) -> None:

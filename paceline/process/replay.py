@@ -114,7 +114,8 @@ class Replay(Drafting):
 
     def __init__(self, drafters: Sequence[Drafter], planner: Planner, eog: frozenset[int]) -> None:
         self.planner = planner
-        super().__init__(drafters, AutoPolicy(planner), eog)
+        self._auto = AutoPolicy(planner)
+        super().__init__(drafters, self._auto, eog)
         self._took: defaultdict[str, list[float]] = defaultdict(list)
         self._now = 0.0
         self.ledger = Ledger()
@@ -124,8 +125,7 @@ class Replay(Drafting):
         name = agreed.drafter.name
         self._took[name] += agreed.took
         if agreed.drafter.costs is not None:
-            assert isinstance(self.policy, AutoPolicy)
-            self.policy.set_agreement(name, agreed.found, self.token_seconds(name, 1))
+            self._auto.set_agreement(name, agreed.found, self.token_seconds(name, 1))
 
     def write(self, known: KnownText, seconds: float = float("inf")) -> None:
         """The whole answer, or as much of it as there is time for."""

@@ -9,7 +9,7 @@ import pytest
 from paceline.config import ContextParams, ModelParams, Settings
 from paceline.errors import ModelError
 from paceline.process.candidates import Fit
-from paceline.process.pairing import Found, Pairing, PairingStage, pair
+from paceline.process.pairing import Found, PairingStage, PairReport, pair
 from tests.heads.right import write_right_eagle3, write_right_llama, write_right_step35
 from tests.process.pair_files import write_deadly, write_five, write_target
 from tests.tiny import write_model
@@ -28,7 +28,7 @@ def settings(path: str) -> Settings:
     return Settings(model=ModelParams(path=path), context=ONE_THREAD, draft_context=ONE_THREAD)
 
 
-def by_name(pairing: Pairing) -> dict[str, Found]:
+def by_name(pairing: PairReport) -> dict[str, Found]:
     return {found.candidate.name: found for found in pairing.found}
 
 
