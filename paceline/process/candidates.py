@@ -34,7 +34,7 @@ class Fit(StrEnum):
     HEAD = "head"
     SAME = "same vocabulary"
     NEARLY = "nearly the same"
-    OTHER = "other vocabulary, translated"
+    OTHER = "translated"
     NONE = "not usable"
 
 

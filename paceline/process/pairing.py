@@ -161,7 +161,8 @@ class Measuring:
         report = self._report
         match message:
             case Loaded(share):
-                self._stage(f"loading {report.target.name}", share / 2)
+                doing = "loading {}" if share < 1 else "{} writes"
+                self._stage(doing.format(report.target.name), share / 2)
             case Prepared():
                 self._prepared = message
                 report.look_ups = message.look_ups
@@ -175,7 +176,8 @@ class Measuring:
             case Rejected(_, why) if not self._prepared:
                 raise ModelError(why)
             case Rejected(_, why):
-                report.found.append(Found(self._left.popleft(), why=why))
+                candidate = self._left.popleft()
+                report.found.append(Found(candidate, why=why.removeprefix(f"{candidate.name} ")))
 
     def _stage(self, doing: str, n_done: float) -> None:
         self._tell(PairingStage(doing, n_done, self._n_all))

@@ -82,18 +82,20 @@ class Agreed:
 
     def __init__(self, drafter: Drafter) -> None:
         self.drafter = drafter
-        self.took: list[float] = []
+        self.took: list[float] = []  # without the first of each text, which includes reading its prompt
         self.found: list[Agreement] = []
 
     def read(self, known: KnownText, seconds: float) -> None:
-        """As many places as there is time for, at least one."""
+        """As many places as there is time for; at first at least two."""
         drafter, until = self.drafter, perf_counter() + seconds
+        n_before = len(self.found)
         drafter.begin(known.seq, known.written.prompt)
         while known.rest and (perf_counter() < until or not self.took):
             known.tell(drafter)
             start = perf_counter()
             (draft,) = drafter.draft([DraftRequest(known.seq, known.tokens, 1, p_min=0.0)])
-            self.took.append(perf_counter() - start)
+            if len(self.found) > n_before:
+                self.took.append(perf_counter() - start)
             sure, said = (draft.confidence[0], draft.tokens[0]) if draft.tokens else (0.0, -1)
             self.found.append((sure, said == known.rest[0]))
             known.tokens.append(known.rest[0])
@@ -105,7 +107,7 @@ class Agreed:
 
     @property
     def token_seconds(self) -> float:
-        """What a token takes; reading a prompt happens once and does not count."""
+        """What a token takes it."""
         return median(self.took) if self.took else 0.0
 
 

@@ -63,11 +63,11 @@ def test_agreement_is_the_share_of_places_where_both_say_the_same() -> None:
     assert always.token_seconds > 0
 
 
-def test_there_is_always_one_place_and_no_more_than_there_is_time_for() -> None:
+def test_there_are_always_two_places_and_no_more_than_there_is_time_for() -> None:
     agreed = Agreed(Counter())
     agreed.read(KnownText(TEXT), seconds=0)
     agreed.read(KnownText(TEXT), seconds=0)
-    assert len(agreed.found) == 1
+    assert len(agreed.found) == 2
 
 
 def test_a_drafter_that_is_right_gains_where_batches_are_cheap() -> None:
