@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from paceline.process.pairing import Found, PairingStage, PairReport
 
 WIDTH = 140
-POOR = 0.1  # share of tokens under which a draft has nothing to do with the target
 OURS = ("pair.", "common.", "log.", "model.path", "draft.path", "hub.")
 """Flags that `paceline serve` is not told again."""
 ADVICE = """\
@@ -140,7 +139,7 @@ def verdict(report: PairReport, found: Found) -> str:
     against = f"{figures.draft_ms:.1f} ms a draft token against {figures.plain_ms:.1f} ms a plain step"
     if not figures.can_pay:
         return f"cannot gain here: {against}"
-    if figures.agreement < POOR:
+    if not found.agrees:
         return "gains nothing: it hardly ever says what the target says"
     return f"gains nothing here: {against}"
 
@@ -180,7 +179,7 @@ def found_json(report: PairReport, found: Found) -> dict[str, Any]:
     return {
         **file_json(candidate.path, candidate.n_params, candidate.n_bytes),
         "relation": str(candidate.fit),
-        "spec_type": candidate.kind,
+        "spec_type": candidate.kind if found.figures else None,
         "note": candidate.note,
         "worth_using": report.is_worth(found),
         "verdict": verdict(report, found),

@@ -30,7 +30,7 @@ from paceline.process.probe import LEAST, question, steps
 from paceline.process.replay import Agreed, KnownText, Ledger, Replay, Written
 from paceline.text.chat import ChatTemplate
 
-LOOK_UPS = ("grammar", "suffix")  # what drafts beside a model when nobody chose
+LOOK_UPS = ("suffix",)  # what drafts beside a model when nobody chose, in texts without a grammar
 LOOKING = 2.0  # seconds at most for look-ups in one text
 MEASURING = 0.1  # of the seconds go into the target's cost curve
 N_CTX = 1024  # tokens: enough for every text here, and the cost curve does not depend on it

@@ -26,6 +26,7 @@ from paceline.process.candidates import Candidate, Fit, Look, files_in
 from paceline.process.handle import QUIET, search_path
 from paceline.process.heads import last_line
 from paceline.process.pair_trial import Begun, Figures, Loaded, Message, Order, Prepared, Rejected, Tried
+from paceline.process.probe import POOR
 
 WORTH = 1.05  # times what look-ups alone gain: less is within the error of measuring
 LOADING_S = 300.0  # for opening files, beside the seconds for measuring
@@ -41,6 +42,11 @@ class Found:
     candidate: Candidate
     figures: Figures | None = None
     why: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it has anything to do with the target."""
+        return self.figures is not None and self.figures.agreement >= POOR
 
 
 @dataclass(slots=True)
@@ -100,10 +106,10 @@ def look(settings: Settings, places: Sequence[str]) -> tuple[Candidate, list[Can
     path = settings.model.path
     at = Look(path)
     target = Candidate(path, Fit.SAME, "", at.target.n_params, at.target.n_bytes)
+    for place in places:
+        if not Path(place).exists():
+            raise ModelError(f"there is no folder or file {place}")
     places = places or (str(Path(path).resolve().parent), str(models.cache_folder()))
-    missing = [place for place in places if not Path(place).exists()]
-    if missing and len(missing) == len(places):
-        raise ModelError(f"there is no folder {missing[0]}")
     found = [*at.own_heads(), *(at.at(file) for file in files_in(places, path))]
     return target, sorted(found, key=lambda c: (list(Fit).index(c.fit), c.n_bytes))
 

@@ -82,7 +82,7 @@ def test_a_folder_without_a_file_is_no_error(tmp_path: Path, capsys: pytest.Capt
         ([], "which model is to be drafted for?"),
         (["nowhere.gguf"], "model file not found: nowhere.gguf"),
         (["{bert}"], "it is an embedding model"),
-        (["{model}", "nowhere"], "there is no folder nowhere"),
+        (["{model}", "nowhere"], "there is no folder or file nowhere"),
         (["{model}", "--seconds", "0"], "--seconds must be more than 0"),
         (["{model}", "--temp", "1"], "--temp is a flag of `paceline"),
         (["{model}", "--second", "1"], "did you mean --seconds?"),
