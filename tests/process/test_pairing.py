@@ -41,7 +41,7 @@ def test_the_right_draft_is_found_among_five_files(tmp_path: Path, target: str) 
     assert best.figures and random.figures
     assert best.figures.agreement == 1.0
     assert random.figures.agreement < 0.1
-    assert best.figures.n_places == random.figures.n_places == pairing.n_written - 3, "each place after a first token"
+    assert 16 < best.figures.n_places <= pairing.n_written - 3, "places after the first token of each text"
     assert best.figures.speedup > 1.05 * pairing.look_ups
     assert 0 < best.figures.draft_ms < best.figures.plain_ms == pytest.approx(pairing.plain_ms)
     assert not pairing.is_worth(random)
