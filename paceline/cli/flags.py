@@ -122,6 +122,9 @@ def read_arguments(parsed: Parsed, argv: Sequence[str]) -> None:
                 raise ConfigError(missing(name, argv[index + 1 : index + 2]))
             if text is not None:
                 last, _ = next(words)
+        if flag.pair and text is not None and (other := second(argv, last, text, flag, known)) is not None:
+            last, _ = next(words)
+            text = f"{text}{values.BETWEEN}{other}"
         parsed.add(flag, name, value_of(flag, name, text))
         parsed.typed.append((flag.sets, list(argv[index : last + 1])))
 
@@ -157,6 +160,12 @@ def following(argv: Sequence[str], index: int, flag: Flag, known: Mapping[str, F
     except ValueError:
         return None
     return word
+
+
+def second(argv: Sequence[str], index: int, first: str, flag: Flag, known: Mapping[str, Flag]) -> str | None:
+    """The other word of a pair. Where the first may be both, what looks like a flag is none of it."""
+    word = following(argv, index, flag, known)
+    return None if word and word.startswith("-") and " " in first else word
 
 
 def value_of(flag: Flag, name: str, text: str | None) -> object:

@@ -20,6 +20,9 @@ FEED_FORWARD = r"\.ffn_(up|down|gate)\."
 """How tensors of these parts are named in GGUF files."""
 MOST_LAYERS, MOST_CORES = 4096, 1024
 
+BETWEEN = "\x1f"
+"""Between the two words of a flag that takes a pair."""
+
 UPSTREAM_RANDOM_SEED = 2**32 - 1
 
 
@@ -180,6 +183,14 @@ def logit_bias(text: str) -> tuple[tuple[int, float], ...]:
     if not match:
         raise ValueError(f"{text!r} is not TOKEN_ID+BIAS or TOKEN_ID-BIAS, as in 15043+1.5")
     return ((int(match[1]), number(match[2])),)
+
+
+def replacement(text: str) -> tuple[tuple[str, str], ...]:
+    """Two texts: as two words of the command line, or as one with a blank between them."""
+    ours, between, theirs = text.partition(BETWEEN) if BETWEEN in text else text.strip().partition(" ")
+    if not (ours and between):
+        raise ValueError(f"takes two texts, the target's and the draft's, not {text!r}")
+    return ((ours, theirs if between == BETWEEN else theirs.lstrip()),)
 
 
 def one(text: str) -> tuple[str, ...]:

@@ -6,8 +6,10 @@ the text the draft's tokens, and back (`segments.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Protocol
 
 from paceline.drafters.segments import Dictionary
@@ -16,6 +18,7 @@ from paceline.llama.model import Vocab
 
 PADDING = 128  # tokens at the end that one of two vocabularies may have more, and is still the same
 FEW = 50  # one token in so many may differ
+BROKEN = re.compile("([\udc80-\udcff])")  # bytes that are no text, as Python decodes them
 N_WORDS = 65536  # whose translation is kept
 Replace = Sequence[tuple[str, str]]  # texts of the target, and what they are for the draft
 
@@ -102,17 +105,20 @@ def dictionaries(target: Vocab, draft: Vocab, replace: Replace = ()) -> tuple[Di
 def dictionary(
     source: Vocab, other: Vocab, replace: Sequence[tuple[bytes, bytes]], opening: Sequence[int] = ()
 ) -> Dictionary:
-    """Control tokens that have no counterpart are read as they are spelled, and so are those in texts to replace. What
-    begins every text of one vocabulary is nothing in the other, which has its own `opening`."""
+    """Control tokens that have no counterpart are read as they are spelled. Those that occur in texts to replace are
+    phrases like these. What begins every text of one vocabulary is nothing in the other, which has its own
+    `opening`."""
     tokenize = tokenizer(other)
-    phrases = {ours: tokenize(theirs) for ours, theirs in replace if ours}
+    phrases: dict[bytes, Sequence[int]] = {ours: tokenize(theirs) for ours, theirs in replace if ours}
     signs: dict[int, tuple[int, ...]] = {
         token: (counterpart,) for token, counterpart in counterparts(source, other).items()
     }
     if source.add_bos:
         signs[source.bos] = ()
     spelled = {token: source.render(token, special=True) for token in source.control}
-    signs = {token: sign for token, sign in signs.items() if not any(spelled.get(token, b"-") in p for p in phrases)}
+    for token, text in spelled.items():
+        if token in signs and any(text in phrase for phrase in phrases):
+            phrases = {text: signs.pop(token)} | phrases
     spelled = {token: text for token, text in spelled.items() if token not in signs}
 
     def spell(token: int) -> bytes:
@@ -135,13 +141,25 @@ def counterparts(source: Vocab, other: Vocab) -> dict[int, int]:
 def tokenizer(vocab: Vocab) -> Callable[[bytes], Sequence[int]]:
     """A piece of text as its tokens, which is kept for the next time."""
     known: dict[bytes, Sequence[int]] = {}
+    single = cache(
+        lambda: {vocab.piece(token): token for token in range(vocab.n_tokens) if len(vocab.piece(token)) == 1}
+    )
+
+    def spelled(piece: bytes) -> list[int]:
+        """Bytes that are no text one by one: libllama would read something else."""
+        text = piece.decode("utf-8", "surrogateescape")
+        if not BROKEN.search(text):
+            return without_prefix(vocab, piece)
+        parts = [part.encode("utf-8", "surrogateescape") for part in BROKEN.split(text) if part]
+        found = ([single()[part]] if part in single() else without_prefix(vocab, part) for part in parts)
+        return [token for tokens in found for token in tokens]
 
     def tokenize(piece: bytes) -> Sequence[int]:
         tokens = known.get(piece)
         if tokens is None:
             if len(known) >= N_WORDS:
                 known.clear()
-            tokens = known[piece] = tuple(without_prefix(vocab, piece))
+            tokens = known[piece] = tuple(spelled(piece))
         return tokens
 
     return tokenize
@@ -152,7 +170,7 @@ def without_prefix(vocab: Vocab, piece: bytes) -> list[int]:
     tokens = spells(vocab, piece)
     if join(vocab, tokens) != b" " + piece:
         return tokens
-    if piece.startswith(b" "):
+    if piece.startswith(b" ") and len(piece) > 1:
         return spells(vocab, piece[1:])
     tokens = spells(vocab, b"\n" + piece)
     before = b""

@@ -205,6 +205,25 @@ def test_the_old_name_caps_every_drafter(name: str) -> None:
     assert build.drafters(parsed).draft_model.n_max == 7
 
 
+@pytest.mark.parametrize(
+    ("argv", "pairs"),
+    [
+        (["--spec-replace", "<s>", "[INST]"], (("<s>", "[INST]"),)),
+        (["--spec-replace", "TARGET_STRING DRAFT_STRING", "--no-mmap"], (("TARGET_STRING", "DRAFT_STRING"),)),
+        (["--spec-replace", "TARGET DRAFT", "-ngl99"], (("TARGET", "DRAFT"),)),
+        (["--spec-replace=a b", "c d", "--spec-replace", "-x", ""], (("a b", "c d"), ("-x", ""))),
+    ],
+)
+def test_texts_to_replace_for_the_draft_come_in_pairs(argv: list[str], pairs: tuple[tuple[str, str], ...]) -> None:
+    assert build.drafters(parse(argv, "run")).draft_model.replace == pairs
+
+
+@pytest.mark.parametrize("argv", [["--spec-replace", "alone"], ["--spec-replace", "alone", "--no-mmap"]])
+def test_one_text_to_replace_is_not_enough(argv: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--spec-replace: takes two texts"):
+        parse(argv, "run")
+
+
 def test_the_new_name_caps_the_draft_model_only() -> None:
     parsed = run("--spec-draft-n-max 7")
     assert build.speculative(parsed).n_max is None

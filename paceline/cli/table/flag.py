@@ -94,7 +94,8 @@ class Flag:
     """One row of the table. Names, variables and paths are written as one string, separated by spaces.
 
     `names` are shown, `old` ones are only understood, `off` ones turn the flag off. `on` is what a bare flag
-    sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value.
+    sets. A row that `grows` adds to its tuple each time it is given. `bare` stands in for a left-out value. A `pair`
+    takes two words, or one with both in it.
     A row that sets nothing says `why`; asking for what is `always` so is fine.
     """
 
@@ -112,6 +113,7 @@ class Flag:
     on: object = True
     grows: bool = False
     bare: str | None = None
+    pair: bool = False
     refused: bool = False
     why: str = ""
     always: object = MISSING

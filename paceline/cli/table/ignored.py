@@ -123,9 +123,6 @@ MEMORY = [
         env="LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING",
         always=False,
     ),
-    valued(
-        "--spec-replace", "texts to read otherwise for a draft of another tokenizer", "a draft needs the target's own"
-    ),
 ]
 
 REPORTING = [

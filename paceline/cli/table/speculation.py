@@ -85,8 +85,21 @@ DRAFT_MODEL = [
         kind=Kind.PATH,
         env="LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT",
         default="none",
-        help="what drafts for the large model: a small GGUF model with the same tokenizer, or a head that was trained "
-        "for it (EAGLE-3, MTP, DFlash, DSpark); the file says which, and turns its drafter on",
+        help="what drafts for the large model: a small GGUF model, best with the same tokenizer (others are "
+        "translated), or a head that was trained for it (EAGLE-3, MTP, DFlash, DSpark); the file says which, and turns "
+        "its drafter on",
+    ),
+    Flag(
+        names="--spec-replace",
+        sets="drafters.draft_model.replace",
+        kind=Kind.STR,
+        convert=values.replacement,
+        pair=True,
+        grows=True,
+        metavar="TARGET DRAFT",
+        default="none",
+        help="for a draft with another tokenizer: where the target's text has TARGET the draft reads DRAFT, and back; "
+        'as two words or one ("TARGET DRAFT"), and as often as needed',
     ),
     Flag(
         names="-hfd --spec-draft-hf",
