@@ -50,12 +50,14 @@ def main(parsed: Parsed) -> int:
 
 
 def asked(parsed: Parsed) -> tuple[Settings, tuple[str, ...]]:
-    """The target comes first unless `-m` or `-hf` names it; `-md` is one more file to look at."""
+    """The target comes first unless `-m` or `-hf` is typed; it wins over variables and the configuration. `-md` is one
+    more file to look at."""
     words, draft = list(parsed.words), parsed.values.get("draft.path")
-    if "model.path" not in parsed.values and "hub.model" not in parsed.values:
-        if not words:
-            raise ConfigError("which model is to be drafted for? paceline pair TARGET.gguf [FOLDER ...]")
+    if words and not {"model.path", "hub.model"} & {sets for sets, _ in parsed.typed}:
+        parsed.values.pop("hub.model", None)
         parsed.values["model.path"] = words.pop(0)
+    if not {"model.path", "hub.model"} & parsed.values.keys():
+        raise ConfigError("which model is to be drafted for? paceline pair TARGET.gguf [FOLDER ...]")
     parsed.values["draft.path"] = "-"  # how drafts are loaded; which ones, is the question
     return build.settings(parsed), (*words, *([str(draft)] if draft else []))
 

@@ -107,6 +107,17 @@ def test_help_says_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> N
     assert "--top-k" not in out, "it draws nothing"
 
 
+def test_the_first_word_is_the_target_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_MODEL", "another.gguf")
+    (tmp_path / "empty").mkdir()
+    assert main(["pair", write_model(tmp_path / "target.gguf"), str(tmp_path / "empty")]) == 1
+    assert capsys.readouterr().out.startswith("target.gguf: ")
+    assert main(["pair"]) == 2
+    assert "another.gguf" in capsys.readouterr().err
+
+
 def test_words_beside_flags_are_for_pair_alone() -> None:
     parsed = parse(["a.gguf", "-t", "4", "b", "--json", "c"], "pair")
     assert parsed.words == ["a.gguf", "b", "c"]
