@@ -43,6 +43,7 @@ from paceline.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from paceline.drafters.base import Drafter
     from paceline.llama.shared import SharedModels
+    from paceline.process.pairing import PairingStage, PairReport
 
 Prompt = str | bytes | Sequence[int]
 Params = TypeVar("Params", SamplingParams, SpeculativeParams)
@@ -343,6 +344,19 @@ def here(
     from paceline.process.local import open_engine
 
     return open_engine(settings, on_progress, drafters, models)
+
+
+def pair(
+    settings: Settings,
+    places: Sequence[str] = (),
+    seconds: float = 20.0,
+    on_stage: Callable[[PairingStage], None] | None = None,
+) -> PairReport:
+    """Which model files in these folders can draft for a target, and what each would gain on this machine; in its own
+    folder and our cache folder where none is named. `seconds` for the target, and for each candidate."""
+    from paceline.process.pairing import pair
+
+    return pair(settings, places, seconds, on_stage)
 
 
 def default_model() -> str:

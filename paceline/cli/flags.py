@@ -23,6 +23,9 @@ NO_VARIABLES: Mapping[str, str] = {}
 
 ATTACHED = re.compile(r"(-[a-zA-Z]+)(-?[0-9].*)")
 
+TAKES_WORDS = ("pair",)
+"""Commands that are told what they are about without a flag."""
+
 FOR_THE_DRAFT = {
     "context.n_ctx": "drafters.draft_model.window",
     "context.n_batch": "drafters.draft_model.n_batch",
@@ -38,12 +41,15 @@ FOR_THE_DRAFT = {
 
 @dataclass(slots=True)
 class Parsed:
-    """What the user asked for: only what was given, by dotted path. `file` is the configuration that was read too."""
+    """What the user asked for: only what was given, by dotted path. `file` is the configuration that was read too,
+    `words` are what stands beside the flags, and `typed` the flags as they were written, each with what it sets."""
 
     command: str
     values: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     file: str | None = None
+    words: list[str] = field(default_factory=list)
+    typed: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def under(self, root: str) -> dict[str, Any]:
         """The values below one root, by the rest of their path."""
@@ -52,6 +58,8 @@ class Parsed:
     def update(self, other: Parsed) -> None:
         """What the other says wins."""
         self.values.update(other.values)
+        self.words += other.words
+        self.typed += other.typed
         for warning in other.warnings:
             self.warn(warning)
 
@@ -113,7 +121,10 @@ def read_arguments(parsed: Parsed, argv: Sequence[str]) -> None:
     words = iter(enumerate(argv))
     for index, word in words:
         name, text = split(word, known)
-        flag = known.get(name)
+        flag, last = known.get(name), index
+        if flag is None and parsed.command in TAKES_WORDS and not word.startswith("-"):
+            parsed.words.append(word)
+            continue
         if flag is None:
             raise ConfigError(stranger(name, parsed.command))
         if text is None and takes_value(flag, name):
@@ -121,11 +132,12 @@ def read_arguments(parsed: Parsed, argv: Sequence[str]) -> None:
             if text is None and flag.bare is None:
                 raise ConfigError(missing(name, argv[index + 1 : index + 2]))
             if text is not None:
-                index, _ = next(words)
-        if flag.pair and text is not None and (other := second(argv, index, text, flag, known)) is not None:
-            next(words)
+                last, _ = next(words)
+        if flag.pair and text is not None and (other := second(argv, last, text, flag, known)) is not None:
+            last, _ = next(words)
             text = f"{text}{values.BETWEEN}{other}"
         parsed.add(flag, name, value_of(flag, name, text))
+        parsed.typed.append((flag.sets, list(argv[index : last + 1])))
 
 
 def split(word: str, known: Mapping[str, Flag]) -> tuple[str, str | None]:

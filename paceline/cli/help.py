@@ -44,6 +44,19 @@ paceline bench: measure what speculation gains on this machine, against none, by
   paceline bench --prompts spec_bench.jsonl --limit 10 -np 4        other prompts, four at once
   paceline bench --json data.json                                   keep every measurement
 """,
+    "pair": """\
+paceline pair: which GGUF files around can draft for a model, what each would gain here, and the command line for it
+
+  paceline pair large.gguf                                          looks in its own folder and in our cache folder
+  paceline pair large.gguf ~/models ~/downloads/small.gguf          in other folders, and at single files
+  paceline pair large.gguf ~/models -ngl 20 -ngld all -t 8          measured with these flags of `paceline serve`
+  paceline pair large.gguf --json | jq .command                     for scripts
+
+Headers are read first: they tell what shares the vocabulary, what is a head, and what is no use. Then the target writes
+three short texts, and every candidate is asked what it would have drafted. Nothing is changed or downloaded.
+
+Exit status: 0 where a file is worth using, 1 where none is, 2 where something is wrong.
+""",
 }
 
 DOCS_HEAD = """\

@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": Command("paceline.cli.serve", "an HTTP server for OpenAI and llama-server clients"),
     "bench": Command("paceline.cli.bench", "what speculation gains on this machine, by kind of text"),
     "devices": Command("paceline.cli.devices", "what libllama can compute on here, with its memory", flags=False),
+    "pair": Command("paceline.cli.pair", "which files around can draft for a model, and what each would gain"),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }

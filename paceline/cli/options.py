@@ -109,6 +109,17 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """`paceline pair`: how long to measure each candidate, and for whom the answer is."""
+
+    seconds: float = 20.0
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        check(self.seconds > 0, f"--seconds must be more than 0, got {self.seconds:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
     """`paceline bench`: which methods on which prompts, and how much of it. A limit of 0 takes all prompts."""
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
+from typing import Protocol
 
 from paceline.drafters.segments import Dictionary
 from paceline.errors import VocabMismatch
@@ -30,7 +31,17 @@ class Relation(Enum):
     FOREIGN = "another one: translated"
 
 
-def relation(target: Vocab, draft: Vocab) -> Relation:
+class SpelledVocab(Protocol):
+    """What of a vocabulary tells how it is related to another; a file's header has it too."""
+
+    n_tokens: int
+
+    @property
+    def kind(self) -> object: ...
+    def text(self, token: int) -> bytes: ...
+
+
+def relation(target: SpelledVocab, draft: SpelledVocab) -> Relation:
     """Takes a microsecond for each token."""
     if target.kind != draft.kind:
         return Relation.FOREIGN
@@ -41,7 +52,7 @@ def relation(target: Vocab, draft: Vocab) -> Relation:
     return Relation.NEAR if n_unlike or n_more > PADDING else Relation.SAME
 
 
-def unlike(target: Vocab, draft: Vocab, n_most: int | None = None) -> list[int]:
+def unlike(target: SpelledVocab, draft: SpelledVocab, n_most: int | None = None) -> list[int]:
     """Ids that both know and spell differently; the first `n_most` of them."""
     found: list[int] = []
     for token in range(min(target.n_tokens, draft.n_tokens)):

@@ -22,6 +22,11 @@ class SharedModels:
             model = self._loaded[params] = Model(params, on_progress)
         return model
 
+    def drop(self, path: str) -> None:
+        """Frees what was loaded of this file: nobody uses it any more."""
+        for params in [params for params in self._loaded if params.path == path]:
+            self._loaded.pop(params).close()
+
     def close(self) -> None:
         while self._loaded:
             self._loaded.popitem()[1].close()

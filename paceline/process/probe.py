@@ -29,13 +29,15 @@ POOR = 0.1  # share of tokens a model and the target agree on, under which it is
 Agreement = tuple[float, bool]  # how sure the draft model was of its token, and whether it was the target's
 
 
-def question(vocab: Vocab, template: Callable[[], ChatTemplate] | None) -> list[int]:
+def question(
+    vocab: Vocab, template: Callable[[], ChatTemplate] | None, words: str = QUESTION, opening: str = OPENING
+) -> list[int]:
     """A plain question as the model's tokens; the beginning of an answer for a model that does not chat, or whose
     template is broken or does not take a plain question."""
     try:
-        return vocab.tokenize(template().render([{"role": "user", "content": QUESTION}]) if template else OPENING)
+        return vocab.tokenize(template().render([{"role": "user", "content": words}]) if template else opening)
     except (ConfigError, PromptError):
-        return vocab.tokenize(OPENING)
+        return vocab.tokenize(opening)
 
 
 def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozenset[int]) -> list[Agreement]:
@@ -78,13 +80,17 @@ def write(context: Computes, asked: Sequence[int], n: int, eog: frozenset[int]) 
 
 
 def steps(
-    context: Computes, asked: Sequence[int], eog: frozenset[int], rows: TargetRows | None = None
+    context: Computes,
+    asked: Sequence[int],
+    eog: frozenset[int],
+    rows: TargetRows | None = None,
+    seconds: tuple[float, float] = SECONDS,
 ) -> Iterator[tuple[int, int]]:
     """Each token it says greedily, and how many were computed for it, until its time is over."""
     batch, feed, position, start = context.new_batch(), list(asked), 0, perf_counter()
     try:
         for n in count():
-            if perf_counter() - start >= SECONDS[n < LEAST]:
+            if perf_counter() - start >= seconds[n < LEAST]:
                 break
             batch.clear()
             batch.add(0, feed, position, 1)

@@ -21,12 +21,21 @@ class File:
     """`scale` 1 keeps a vector's length through a matrix; more makes attention and choices more decided."""
 
     def __init__(
-        self, path: Path, arch: str, *, seed: int, width: int = WIDTH, n_layer: int = 1, n_head: int = HEADS
+        self,
+        path: Path,
+        arch: str,
+        *,
+        seed: int,
+        width: int = WIDTH,
+        n_layer: int = 1,
+        n_head: int = HEADS,
+        n_ff: int | None = None,
     ) -> None:
         self.path, self.arch, self.width = path, arch, width
+        self.n_ff = n_ff or 2 * width
         self.rng = np.random.default_rng(seed)
         self.writer = gguf.GGUFWriter(str(path), arch)
-        add_shape(self.writer, width, n_layer, n_head, CONTEXT)
+        add_shape(self.writer, width, n_layer, n_head, CONTEXT, self.n_ff)
 
     def keys(self, values: Mapping[str, bool | int | float | list[int] | list[bool]]) -> None:
         """Of this architecture: {"block_size": 8}."""
@@ -68,9 +77,9 @@ class File:
         self.matrix(f"{block}.attn_output", self.width, HEADS * HEAD_WIDTH, 2.0)
 
     def feed_forward(self, block: str) -> None:
-        self.matrix(f"{block}.ffn_gate", 2 * self.width, self.width)
-        self.matrix(f"{block}.ffn_up", 2 * self.width, self.width)
-        self.matrix(f"{block}.ffn_down", self.width, 2 * self.width)
+        self.matrix(f"{block}.ffn_gate", self.n_ff, self.width)
+        self.matrix(f"{block}.ffn_up", self.n_ff, self.width)
+        self.matrix(f"{block}.ffn_down", self.width, self.n_ff)
 
     def done(self) -> str:
         write_out(self.writer)

@@ -25,8 +25,9 @@ LAYERS = 4
 CONTROL = [256, 257]
 
 
-def write_right_llama(path: Path, *, seed: int = 31, n_layer: int = LAYERS) -> str:
-    file = File(path, "llama", seed=seed, n_layer=n_layer)
+def write_right_llama(path: Path, *, seed: int = 31, n_layer: int = LAYERS, n_ff: int | None = None) -> str:
+    """All of a seed say the same, however many layers they have; a large `n_ff` makes one slow."""
+    file = File(path, "llama", seed=seed, n_layer=n_layer, n_ff=n_ff)
     file.writer.add_rope_dimension_count(HEAD_WIDTH)
     mix = add_tokens(file)
     for i in range(n_layer):
@@ -211,9 +212,9 @@ def turned_back(steps: int, *, neighbours: bool) -> Matrix:
 
 def add_silence(file: File, block: str) -> None:
     """A feed-forward that adds nothing."""
-    file.tensor(f"{block}.ffn_gate.weight", zeros(2 * file.width, file.width))
-    file.tensor(f"{block}.ffn_up.weight", zeros(2 * file.width, file.width))
-    file.tensor(f"{block}.ffn_down.weight", zeros(file.width, 2 * file.width))
+    file.tensor(f"{block}.ffn_gate.weight", zeros(file.n_ff, file.width))
+    file.tensor(f"{block}.ffn_up.weight", zeros(file.n_ff, file.width))
+    file.tensor(f"{block}.ffn_down.weight", zeros(file.width, file.n_ff))
 
 
 def zeros(rows: int, columns: int) -> Matrix:

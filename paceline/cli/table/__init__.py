@@ -13,6 +13,7 @@ from paceline.cli.table import (
     machine,
     model,
     output,
+    pair,
     placement,
     refused,
     sampling,
@@ -20,8 +21,9 @@ from paceline.cli.table import (
     speculation,
 )
 
-TABLE = (
+TABLE = pair.shared(
     *output.ROWS,
+    *pair.ROWS,
     *bench.ROWS,
     *model.ROWS,
     *hub.ROWS,

@@ -13,6 +13,7 @@ from paceline.cli.options import (
     HubOptions,
     LogOptions,
     MachineOptions,
+    PairOptions,
     RequestOptions,
     RunOptions,
 )
@@ -24,6 +25,7 @@ EVERY = ("run", "serve", "bench")
 RUN = ("run",)
 SERVE = ("serve",)
 BENCH = ("bench",)
+PAIR = ("pair",)
 WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
@@ -39,6 +41,7 @@ DEFAULTS: dict[str, object] = {
     "hub": HubOptions(),
     "run": RunOptions(),
     "bench": BenchOptions(),
+    "pair": PairOptions(),
     "server": ServerParams(),
     "common": CommonOptions(),
     "log": LogOptions(),
