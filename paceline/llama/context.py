@@ -23,6 +23,7 @@ from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.loading import placement
 from paceline.llama.model import Model
+from paceline.llama.rpc import WORKERS
 from paceline.llama.saved import Bytes, Saved
 
 GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
@@ -48,6 +49,7 @@ def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
         "threads": [context.threads, context.threads_batch],
         "cache_types": [context.cache_type_k, context.cache_type_v],
         "offload_kqv": context.offload_kqv,
+        **({"workers": WORKERS.about()} if WORKERS else {}),
         **placement(model),
     }
 

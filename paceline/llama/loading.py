@@ -10,6 +10,7 @@ from typing import Any
 from paceline.config import LAZY_MODES, NUMA_STRATEGIES, SPLIT_MODES, ModelParams
 from paceline.errors import ConfigError
 from paceline.llama.lib import c, ggml, ggml_devices
+from paceline.llama.rpc import CPU, WORKERS, described, dev_name, dev_type, local_gpus, text
 
 LOADS = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
 LONGEST_ENTRY = 127  # bytes
@@ -19,8 +20,7 @@ METADATA: dict[str, tuple[int, str, Callable[[str], object]]] = {
     "bool": (c.LLAMA_KV_OVERRIDE_TYPE_BOOL, "val_bool", {"true": True, "false": False}.__getitem__),
     "str": (c.LLAMA_KV_OVERRIDE_TYPE_STR, "val_str", str.encode),
 }
-CPU = 0
-PLACED = ("devices", "split_mode", "tensor_split", "main_gpu", "tensors", "no_host")
+PLACED = ("devices", "rpc", "split_mode", "tensor_split", "main_gpu", "tensors", "no_host")
 GPU_FLAGS = {"devices": "-dev", "split_mode": "-sm", "tensor_split": "-ts", "main_gpu": "-mg"}
 DEFAULTS = ModelParams(path="-")
 
@@ -57,8 +57,7 @@ class ModelStruct:
 
     def _place(self, params: ModelParams) -> None:
         raw = self.raw
-        if params.devices is not None:
-            found = [device_named(name) for name in params.devices if name != "none"]
+        if (found := chosen_devices(params)) is not None:
             self._devices = (ctypes.c_void_p * (len(found) + 1))(*found)
             raw.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         if params.tensor_split:
@@ -70,6 +69,20 @@ class ModelStruct:
             raw.tensor_buft_overrides = ctypes.cast(self._buffers, ctypes.c_void_p)
 
 
+def chosen_devices(params: ModelParams) -> list[int] | None:
+    """None leaves it to libllama, which would put every model on all the workers that were joined."""
+    own = WORKERS.join(params.rpc)
+    if params.devices is not None:
+        return [device_named(name) for name in params.devices if name != "none"]
+    return own + local_gpus() if WORKERS else None
+
+
+def can_offload(params: ModelParams) -> bool:
+    """Whether there is anything but the processor for it; a build with RPC says so of itself without any worker."""
+    found = chosen_devices(params)
+    return bool(local_gpus() if found is None else found)
+
+
 def placement(params: ModelParams) -> dict[str, Any]:
     """Where the user puts things, beside the usual way."""
     chosen = {name: getattr(params, name) for name in (*PLACED, "metadata", "adapters")}
@@ -78,7 +91,7 @@ def placement(params: ModelParams) -> dict[str, Any]:
 
 def idle_flags(params: ModelParams) -> list[str]:
     """Those the user gave that only a GPU could obey, where there is none."""
-    if c.llama_supports_gpu_offload():
+    if local_gpus() or WORKERS:
         return []
     layers = [f"-ngl {params.n_gpu_layers}"] if params.n_gpu_layers > 0 else []
     return layers + [flag for name, flag in GPU_FLAGS.items() if getattr(params, name) != getattr(DEFAULTS, name)]
@@ -90,31 +103,13 @@ def start_numa(strategy: str) -> None:
     c.llama_numa_init(1 + NUMA_STRATEGIES.index(strategy))
 
 
-def describe(name: str) -> Callable[[int], str]:
-    """One of ggml's functions from a handle to a name."""
-    function = ggml(name, [ctypes.c_void_p], ctypes.c_char_p)
-    return lambda handle: bytes(function(handle)).decode("utf-8", "replace")
-
-
 def device_lines() -> list[str]:
     """What could hold a model beside the processor, with its memory."""
-    kind = ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)
-    memory = ggml("ggml_backend_dev_memory", [ctypes.c_void_p] + 2 * [ctypes.POINTER(ctypes.c_size_t)], None)
-    name, about = describe("ggml_backend_dev_name"), describe("ggml_backend_dev_description")
-    lines = []
-    for device in ggml_devices():
-        if kind(device) == CPU:
-            continue
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        memory(device, ctypes.byref(free), ctypes.byref(total))
-        lines.append(f"{name(device)}: {about(device)} ({total.value >> 20} MiB, {free.value >> 20} MiB free)")
-    return lines
+    return [described(device) for device in ggml_devices() if dev_type(device) != CPU]
 
 
 def device_named(name: str) -> int:
-    kind = ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)
-    named = describe("ggml_backend_dev_name")
-    others = {named(device): device for device in ggml_devices() if kind(device) != CPU}
+    others = {text(dev_name, device): device for device in ggml_devices() if dev_type(device) != CPU}
     if name not in others:
         raise ConfigError(
             f"there is no device {name}; this build of libllama has {', '.join(others) or 'the CPU alone'}"
@@ -123,12 +118,15 @@ def device_named(name: str) -> int:
 
 
 def buffer_named(name: str) -> int:
+    """By its own name, or by its device's: the memory of RPC1 is called RPC0[host:port], the first of that worker."""
     memory_of = ggml("ggml_backend_dev_buffer_type", [ctypes.c_void_p], ctypes.c_void_p)
-    named = describe("ggml_backend_buft_name")
-    kinds = {named(kind): kind for device in ggml_devices() if (kind := memory_of(device))}
-    if name not in kinds:
+    named = ggml("ggml_backend_buft_name", [ctypes.c_void_p], ctypes.c_char_p)
+    found = {device: kind for device in ggml_devices() if (kind := memory_of(device))}
+    kinds = {text(named, kind): kind for kind in found.values()}
+    of_devices = {text(dev_name, device): kind for device, kind in found.items()}
+    if name not in kinds and name not in of_devices:
         raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(kinds)}")
-    return int(kinds[name])
+    return int(kinds.get(name) or of_devices[name])
 
 
 def metadata_entry(text: str) -> Any:

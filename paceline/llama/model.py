@@ -13,7 +13,7 @@ from typing import Any, Self
 from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.lib import c, log
-from paceline.llama.loading import ModelStruct
+from paceline.llama.loading import ModelStruct, can_offload
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
 
 MAGIC = b"GGUF"
@@ -231,7 +231,7 @@ class Model:
         """Whether any layer is computed there."""
         n_gpu = self.params.n_gpu_layers
         offloaded = n_gpu < 0 or n_gpu > self.n_layer
-        return not (offloaded and c.llama_supports_gpu_offload())
+        return not (offloaded and can_offload(self.params))
 
     @property
     def chat_template(self) -> str | None:

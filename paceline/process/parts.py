@@ -24,6 +24,7 @@ from paceline.llama.context import Context
 from paceline.llama.hidden import Hidden
 from paceline.llama.loading import idle_flags
 from paceline.llama.model import Model
+from paceline.llama.rpc import WORKERS
 from paceline.llama.shared import SharedModels
 from paceline.planner.base import Policy
 from paceline.planner.costs import CostCurve
@@ -83,6 +84,7 @@ class Parts:
         types = self._types(check_gguf(self.settings.model.path))
         for adapter, _ in self.settings.model.adapters:
             check_gguf(adapter)
+        WORKERS.join(self.settings.workers)
         if idle := idle_flags(self.settings.model):
             log.warning("no GPU in this build of libllama: %s cannot act here", ", ".join(idle))
         self.exactness = self._open_target(on_progress, drafts=bool(types or own))

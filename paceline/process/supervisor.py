@@ -17,7 +17,7 @@ import msgspec
 
 from paceline.config import Settings
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Resume, Started, Timings, failed
-from paceline.errors import EngineClosed, EngineDied, PacelineError, named
+from paceline.errors import EngineClosed, EngineDied, PacelineError, WorkerAway, named
 from paceline.process.base import Health, Info, OnEvent, OnProgress, Status, Vectors
 from paceline.process.handle import Handle
 from paceline.process.messages import Call, Cancel, Events, Raised, Returned, Submit, ToChild, ToFront
@@ -32,6 +32,7 @@ PROGRESS = 8  # tokens that make up for one death
 KILLED = 1 / 32  # what being killed by somebody counts for: it is hardly a request's fault
 N_STARTS = 8  # of which none succeeds, before requests are given up
 N_REFUSALS = 3
+AWAY = 120.0  # seconds for which requests wait for a machine that holds a part of the model
 DELAYS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSING = 10.0  # seconds
 
@@ -327,8 +328,9 @@ class ChildEngine:
 
     def _restart(self) -> Handle | None:
         """Another child, however long it takes; None when nobody wants one any more."""
-        n_deaths = n_refusals = 0
-        while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
+        n_deaths = n_refusals = n_away = 0
+        begun = monotonic()
+        while not self._closing.wait(DELAYS[min(n_deaths + n_refusals + n_away, len(DELAYS) - 1)]):
             self._n_restarts += not self._napping
             self._napping = False
             try:
@@ -337,10 +339,15 @@ class ChildEngine:
                 return self._take_over(handle)
             except (EngineDied, OSError) as error:
                 n_deaths, why = n_deaths + 1, str(error)
+            except WorkerAway as error:
+                handle.end()
+                n_away, why = n_away + 1, f"the engine waits to be started again: {error}"
+                self._reason = why
             except PacelineError as error:
                 handle.end()
                 n_refusals, why = n_refusals + 1, f"the engine cannot be started again: {error}"
-            if n_deaths >= N_STARTS or n_refusals >= N_REFUSALS:
+            lost = n_away and monotonic() - begun > AWAY
+            if lost or n_deaths >= N_STARTS or n_refusals >= N_REFUSALS:
                 with self._lock:
                     self._failing = why
                 self._give_up_all(EngineDied(why))

@@ -17,6 +17,7 @@ from paceline.cli.table import (
     sampling,
     server,
     speculation,
+    worker,
 )
 
 TABLE = (
@@ -31,6 +32,7 @@ TABLE = (
     *drafters.ROWS,
     *chat.ROWS,
     *server.ROWS,
+    *worker.ROWS,
     *log.ROWS,
     *ignored.ROWS,
     *refused.ROWS,

@@ -15,6 +15,7 @@ from paceline.cli.options import (
     MachineOptions,
     RequestOptions,
     RunOptions,
+    WorkerOptions,
 )
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams, SpeculativeParams
 from paceline.config.drafters import DrafterSettings
@@ -24,6 +25,8 @@ EVERY = ("run", "serve", "bench")
 RUN = ("run",)
 SERVE = ("serve",)
 BENCH = ("bench",)
+WORKER = ("worker",)
+ALL = (*EVERY, *WORKER)
 WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
@@ -43,6 +46,7 @@ DEFAULTS: dict[str, object] = {
     "common": CommonOptions(),
     "log": LogOptions(),
     "machine": MachineOptions(),
+    "worker": WorkerOptions(),
 }
 """The first word of a dotted path, and the dataclass it leads into."""
 
