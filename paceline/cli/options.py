@@ -137,6 +137,7 @@ class WorkerOptions:
     devices: tuple[str, ...] = ()
     n_threads: int = 0
     cache: str | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         check(1 <= self.port <= 65535, f"a port is between 1 and 65535, got {self.port}")

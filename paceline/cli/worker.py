@@ -18,6 +18,7 @@ from paceline.cli.options import WorkerOptions
 from paceline.config.granted import usable_cores
 from paceline.errors import ConfigError
 from paceline.llama import rpc
+from paceline.llama.lib import untile
 from paceline.llama.rpc import Address
 from paceline.models import cache_folder
 
@@ -35,6 +36,8 @@ def main(parsed: Parsed) -> int:
     options = WorkerOptions(**parsed.under("worker"))
     rpc.check_available()
     address = free_address(options)
+    if options.exact:
+        untile()
     devices = rpc.servable(options.devices)
     kept = KeptWeights(Path(options.cache or cache_folder() / "rpc")) if options.cache is not None else None
     if not ipaddress.ip_address(address[0]).is_loopback:

@@ -66,6 +66,7 @@ class Parts:
         *,
         hurried: bool = False,
     ) -> None:
+        self._again = hurried
         self._hurried = hurried or not settings.engine.warmup
         self.settings = settings
         self._shared = shared
@@ -115,7 +116,7 @@ class Parts:
             self.context = self._stack.enter_context(Context(self.model, self._apart(shape)))
             return None
         shape = replace(shape, kv_unified=False, flash_attn=True)
-        opening, found = open_exactly(settings.model, shape, on_progress, self._shared)
+        opening, found = open_exactly(settings.model, shape, on_progress, self._shared, again=self._again)
         self._stack.callback(opening.close)
         self.model, self.context = opening.model, opening.context
         return found

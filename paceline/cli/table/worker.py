@@ -28,6 +28,11 @@ LENDING = [
         help="threads of the processor, where that is lent",
     ),
     Flag(
+        names="--exact",
+        sets="worker.exact",
+        help="for servers with --exact: processors compute without kernels that round by the size of a batch",
+    ),
+    Flag(
         names="-c --cache",
         sets="worker.cache",
         kind=Kind.PATH,
