@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -64,7 +64,7 @@ class ModelStruct:
             shares = params.tensor_split[: c.llama_max_devices()]
             raw.tensor_split = self._shares = (ctypes.c_float * c.llama_max_devices())(*shares)
         if params.tensors:
-            rows = [BufferOverride(pattern.encode(), buffer_named(name)) for pattern, name in params.tensors]
+            rows = [BufferOverride(pattern.encode(), buffer_named(name, found)) for pattern, name in params.tensors]
             self._buffers = (BufferOverride * (len(rows) + 1))(*rows)
             raw.tensor_buft_overrides = ctypes.cast(self._buffers, ctypes.c_void_p)
 
@@ -117,16 +117,20 @@ def device_named(name: str) -> int:
     return others[name]
 
 
-def buffer_named(name: str) -> int:
-    """By its own name, or by its device's: the memory of RPC1 is called RPC0[host:port], the first of that worker."""
+def buffer_named(name: str, usable: Sequence[int] | None) -> int:
+    """By its own name, or by its device's: the memory of RPC1 is called RPC0[host:port], the first of that worker.
+    libllama ends the process over tensors on devices that the model does not use."""
     memory_of = ggml("ggml_backend_dev_buffer_type", [ctypes.c_void_p], ctypes.c_void_p)
     named = ggml("ggml_backend_buft_name", [ctypes.c_void_p], ctypes.c_char_p)
-    found = {device: kind for device in ggml_devices() if (kind := memory_of(device))}
-    kinds = {text(named, kind): kind for kind in found.values()}
-    of_devices = {text(dev_name, device): kind for device, kind in found.items()}
-    if name not in kinds and name not in of_devices:
-        raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(kinds)}")
-    return int(kinds.get(name) or of_devices[name])
+    kinds = {device: kind for device in ggml_devices() if (kind := memory_of(device))}
+    by_device = {text(dev_name, device): device for device in kinds}
+    by_name = {text(named, kind): device for device, kind in kinds.items()}
+    device = by_name.get(name, by_device.get(name))
+    if device is None:
+        raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(by_name)}")
+    if usable is not None and device not in usable and dev_type(device) != CPU:
+        raise ConfigError(f"-ot puts tensors on {name}, which this model does not use: name it with -dev too")
+    return int(kinds[device])
 
 
 def metadata_entry(text: str) -> Any:

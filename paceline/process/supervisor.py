@@ -140,6 +140,7 @@ class ChildEngine:
         self._n_restarts = 0
         self._reason = ""
         self._failing = ""
+        self._waiting = ""  # for a machine that is away
         self._asleep: Status | None = None  # as it was when it fell asleep
         self._napping = False  # the child was let go on purpose
         self._woken = threading.Event()
@@ -164,7 +165,8 @@ class ChildEngine:
     @property
     def health(self) -> Health:
         asleep = self._asleep is not None
-        return Health(asleep or self._handle is not None, self._n_restarts, self._failing or self._reason, asleep)
+        reason = self._failing or self._waiting or self._reason
+        return Health(asleep or self._handle is not None, self._n_restarts, reason, asleep)
 
     @property
     def pid(self) -> int | None:
@@ -342,7 +344,7 @@ class ChildEngine:
             except WorkerAway as error:
                 handle.end()
                 n_away, why = n_away + 1, f"the engine waits to be started again: {error}"
-                self._reason = why
+                self._waiting = why
             except PacelineError as error:
                 handle.end()
                 n_refusals, why = n_refusals + 1, f"the engine cannot be started again: {error}"
@@ -355,7 +357,7 @@ class ChildEngine:
 
     def _take_over(self, handle: Handle) -> Handle:
         with self._lock:
-            self._handle, self._failing = handle, ""
+            self._handle, self._failing, self._waiting = handle, "", ""
             if self._closing.is_set():  # since before it was there to be killed
                 handle.kill()
             self._send_waiting()
