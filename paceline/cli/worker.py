@@ -19,6 +19,7 @@ from paceline.config.granted import usable_cores
 from paceline.errors import ConfigError
 from paceline.llama import rpc
 from paceline.llama.lib import untile
+from paceline.llama.lines import keep_alive
 from paceline.llama.rpc import Address
 from paceline.models import cache_folder
 
@@ -75,6 +76,7 @@ class Serving:
         self._told = threading.Event()
         self._since: float | None = None  # when the client came
         self._announced = self._failed = self._full = False
+        self._address = address
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._told.set())
         self._start(self._listen, take_stdout())
@@ -95,6 +97,7 @@ class Serving:
                 log.debug("ggml: %s", line.rstrip())
                 if line.startswith(JOINED):
                     self._since = monotonic()
+                    keep_alive(lambda sock: sock.getsockname()[1] == self._address[1])
                 elif line.startswith(LEFT):
                     self._since = None
 

@@ -14,6 +14,7 @@ import llama_cpp
 from paceline.errors import ConfigError, LibraryError, WorkerAway
 from paceline.llama import lib
 from paceline.llama.greeting import address_of, check_version, greet
+from paceline.llama.lines import keep_alive
 
 Address = tuple[str, int]
 
@@ -82,6 +83,7 @@ class Workers:
             lib.ggml("ggml_backend_register", [ctypes.c_void_p], None)(registry)
             self._devices[address] = devices_of(registry)
             self._hold(self._devices[address][0])
+            keep_alive(lambda line: line.getpeername() == address)
             lib.devices.cache_clear()
         return self._devices[address]
 
