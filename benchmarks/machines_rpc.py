@@ -41,7 +41,7 @@ FLAGS = ["-t", "1", "--exact"]
 FAR = 0.0005  # seconds each way
 GIGABIT = 110e6  # bytes a second
 CONTEXT = ContextParams(n_ctx=2048, n_threads=1)
-N_LAYERS = 30  # of the demo model: so many on the workers leave the output's on this machine
+OUTPUT_HERE = ((r"^output\.weight|^token_embd", "CPU"),)
 N_CLIENTS = 4
 AWAY_S = 3.0
 
@@ -91,16 +91,18 @@ def engines(args: argparse.Namespace, stack: ExitStack) -> Iterator[tuple[str, E
     yield "two workers", opened(draft, near, near[1:])
     alone = [worker.endpoint for worker in stack.enter_context(lending(2, FLAGS))]
     yield "two workers, draft here", opened(draft, alone, ())
-    for what, n_layers in (("", -1), (", output here", N_LAYERS)):
+    for what, tensors in (("", ()), (", output here", OUTPUT_HERE)):
         ports = [worker.port for worker in stack.enter_context(lending(2, FLAGS))]
         lines = [stack.enter_context(slow_line(port, delay=FAR, bytes_per_s=GIGABIT)) for port in ports]
         far = [f"127.0.0.1:{port}" for port in lines]
-        yield f"1 Gbit/s and {2e3 * FAR:g} ms away{what}", opened(draft, far, (), n_layers)
+        yield f"1 Gbit/s and {2e3 * FAR:g} ms away{what}", opened(draft, far, (), tensors)
 
 
-def opened(draft: str, target_at: Sequence[str], draft_at: Sequence[str], n_layers: int = -1) -> Engine:
+def opened(
+    draft: str, target_at: Sequence[str], draft_at: Sequence[str], tensors: tuple[tuple[str, str], ...] = ()
+) -> Engine:
     settings = Settings(
-        model=ModelParams(path=demo_model(), rpc=tuple(target_at), n_gpu_layers=n_layers),
+        model=ModelParams(path=demo_model(), rpc=tuple(target_at), tensors=tensors),
         draft=ModelParams(path=draft, rpc=tuple(draft_at)),
         context=CONTEXT,
         draft_context=CONTEXT,
