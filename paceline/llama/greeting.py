@@ -4,12 +4,15 @@ it is not, and wait for ever where it does not answer. Speaks the first two word
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 from typing import NamedTuple
 
 from paceline.config.endpoints import endpoint_of
 from paceline.errors import ConfigError, WorkerAway
+
+log = logging.getLogger("paceline")
 
 PATIENCE = 5.0  # seconds, for the line and for each answer
 HELLO, DEVICE_COUNT = 14, 15
@@ -89,10 +92,13 @@ def receive(line: socket.socket, endpoint: str, n: int) -> bytes:
 
 
 def check_version(endpoint: str, greeting: Greeting, package: str) -> None:
-    """As libllama checks it, which ends the process instead: the same major number, and nothing newer."""
+    """As libllama checks it, which ends the process instead: the same major number, and nothing newer. The last number
+    counts kinds of operations; it takes any, and what is computed may not be what was meant."""
     ours, theirs = PROTOCOLS.get(package), greeting.version
     if ours and (theirs[0] != ours[0] or theirs[1] > ours[1]):
         raise ConfigError(f"the RPC worker {endpoint} {OTHER.format(spelled(theirs), spelled(ours))}")
+    if ours and theirs != ours:
+        log.warning("the RPC worker %s %s", endpoint, OTHER.format(spelled(theirs), spelled(ours)))
 
 
 def spelled(version: tuple[int, int, int]) -> str:

@@ -96,6 +96,11 @@ def test_versions_are_compared_as_libllama_does(version: tuple[int, int, int], f
         check_version("there:1", greeting, "0.3.36")
 
 
+def test_another_count_of_operations_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_version("there:1", Greeting((7, 0, 9), 1), "0.3.36")
+    assert "there:1 speaks version 7.0.9" in caplog.text
+
+
 def test_an_address_is_the_same_however_it_is_spelled() -> None:
     assert address_of("localhost:50052") == address_of("127.0.0.1:50052") == ("127.0.0.1", 50052)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -100,7 +101,7 @@ def test_a_worker_has_one_client_at_a_time(deep: str) -> None:
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as busy:
             assert busy.stdout
             assert busy.stdout.read(1)
-            busy.send_signal(19)  # SIGSTOP: it keeps its line
+            busy.send_signal(signal.SIGSTOP)  # it keeps its line
             try:
                 assert "a worker has one at a time" in error("-m", deep, "--rpc", worker.endpoint)
             finally:
