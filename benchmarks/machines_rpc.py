@@ -78,7 +78,7 @@ def words(args: argparse.Namespace) -> dict[str, Any]:
         places = [Place(name, stack.enter_context(engine)) for name, engine in engines(args, stack)]
         asked = [prompt.text for prompt in prompts(args.rounds)]
         for text in track(asked, "writing", console=Console(stderr=True)):
-            for how in ("plain", "drafted"):
+            for how in ("drafted", "plain"):
                 for place in places:
                     place.write(text, how, args.n_tokens)
     return shown(places)
@@ -91,11 +91,12 @@ def engines(args: argparse.Namespace, stack: ExitStack) -> Iterator[tuple[str, E
     yield "two workers", opened(draft, near, near[1:])
     alone = [worker.endpoint for worker in stack.enter_context(lending(2, FLAGS))]
     yield "two workers, draft here", opened(draft, alone, ())
-    for what, tensors in (("", ()), (", output here", OUTPUT_HERE)):
+    for what in ("", ", draft here", ", draft and output here"):
         ports = [worker.port for worker in stack.enter_context(lending(2, FLAGS))]
         lines = [stack.enter_context(slow_line(port, delay=FAR, bytes_per_s=GIGABIT)) for port in ports]
         far = [f"127.0.0.1:{port}" for port in lines]
-        yield f"1 Gbit/s and {2e3 * FAR:g} ms away{what}", opened(draft, far, (), tensors)
+        there, tensors = () if "draft" in what else far[1:], OUTPUT_HERE if "output" in what else ()
+        yield f"1 Gbit/s and {2e3 * FAR:g} ms away{what}", opened(draft, far, there, tensors)
 
 
 def opened(
@@ -106,7 +107,7 @@ def opened(
         draft=ModelParams(path=draft, rpc=tuple(draft_at)),
         context=CONTEXT,
         draft_context=CONTEXT,
-        engine=EngineParams(exact=True, spec_types=("suffix", "draft-simple")),
+        engine=EngineParams(exact=True, spec_types=("draft-simple",)),
     )
     return Engine.from_settings(settings, process=True)
 
