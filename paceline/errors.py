@@ -13,6 +13,7 @@ PacelineError
 │   ├── NoNumbers      the model's logits for this text are NaN or infinite
 │   └── QueueFull      too many requests are waiting already
 ├── DecodeError        libllama could not compute a batch
+├── WorkerAway         a machine that holds a part of the model cannot be reached; it may come back
 ├── EngineDied         the engine's process ended, again and again
 ├── EngineFailed       a bug of ours in the engine, told across processes
 └── EngineClosed       the engine was shut down
@@ -76,6 +77,10 @@ class QueueFull(RequestError):
 
 class DecodeError(PacelineError):
     """libllama refused or failed to compute a batch."""
+
+
+class WorkerAway(PacelineError):
+    """An RPC worker that is not there, or says nothing. It may come back."""
 
 
 class EngineClosed(PacelineError):

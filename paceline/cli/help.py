@@ -33,6 +33,15 @@ paceline serve: an HTTP server for OpenAI and llama-server clients
   paceline serve -hf USER/MODEL-GGUF:Q8_0 -hfd USER/SMALL-GGUF      models of Hugging Face, fetched once
   paceline serve --fim-qwen-7b-spec                                 a preset: model, draft and settings
 """,
+    "worker": """\
+paceline worker: lend this machine's devices to a server on another one, which holds a part of its model here
+
+  paceline worker                                                   for a server on this machine
+  paceline worker --host 192.168.1.20 -c                            for others; keeps weights for the next start
+  paceline serve -m large.gguf --rpc 192.168.1.20:50052             what the server is told (docs/machines.md)
+
+Whoever reaches the port can use and crash it, and read what it computes: private networks only.
+""",
     "bench": """\
 paceline bench: measure what speculation gains on this machine, against none, by kind of text
 
@@ -91,7 +100,8 @@ def command_help(command: str) -> str:
     for group, members in groupby(real, key=lambda flag: flag.group):
         parts.append(f"{group}:\n" + "\n".join(help_entry(flag) for flag in members) + "\n")
     rest = sum(flag.status is Support.IGNORED for flag in flags)
-    parts.append(f"{rest} more flags of llama-server are understood and have no effect here: see docs/flags.md.")
+    if rest:
+        parts.append(f"{rest} more flags of llama-server are understood and have no effect here: see docs/flags.md.")
     return "\n".join(parts)
 
 

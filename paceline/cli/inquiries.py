@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from paceline.cli.flags import Parsed
 from paceline.cli.help import command_help
 from paceline.cli.table import TABLE
 from paceline.cli.table.flag import EVERY, Flag, Kind, Support
@@ -26,20 +27,22 @@ _paceline() {{
 complete -F _paceline paceline"""
 
 
-def version(command: str) -> str:
+def version(parsed: Parsed) -> str:
     from paceline import __version__
 
     return f"paceline {__version__}"
 
 
-def devices(command: str) -> str:
-    """As llama-server says it; loads libllama."""
+def devices(parsed: Parsed) -> str:
+    """As llama-server says it, with those of RPC workers; loads libllama."""
     from paceline.llama.devices import device_lines
+    from paceline.llama.rpc import WORKERS
 
+    WORKERS.join(parsed.values.get("model.rpc", ()) + parsed.values.get("draft.rpc", ()))
     return "\n".join(["Available devices:", *(f"  {line}" for line in device_lines() or ["(none)"])])
 
 
-def cached(command: str) -> str:
+def cached(parsed: Parsed) -> str:
     """What -hf names without fetching anything, then the files of our own cache folder."""
     from paceline.cli.fetching import ADDRESSES, hub_cache
     from paceline.hub.cached import cached_models
@@ -51,12 +54,12 @@ def cached(command: str) -> str:
     return "\n".join([f"number of models in cache: {len(found)}", *lines])
 
 
-def completion(command: str) -> str:
+def completion(parsed: Parsed) -> str:
     """What bash sources: commands first, then each one's flags; files and choices where a flag takes them."""
     from paceline.cli.main import COMMANDS
 
     real = [flag for flag in TABLE if flag.status is Support.REAL]
-    flags = [f"        {name}) COMPREPLY=({words(names_for(name, real))}) ;;" for name in EVERY]
+    flags = [f"        {name}) COMPREPLY=({words(names_for(name, real))}) ;;" for name in (*EVERY, "worker")]
     return SCRIPT.format(commands=" ".join(COMMANDS), values="\n".join(value_cases(real)), flags="\n".join(flags))
 
 
@@ -83,8 +86,8 @@ def words(choices: Iterable[str]) -> str:
     return f'$(compgen -W "{" ".join(choices)}" -- "$word")'
 
 
-INQUIRIES: dict[str, Callable[[str], str]] = {
-    "help": command_help,
+INQUIRIES: dict[str, Callable[[Parsed], str]] = {
+    "help": lambda parsed: command_help(parsed.command),
     "version": version,
     "devices": devices,
     "cached": cached,

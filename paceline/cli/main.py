@@ -38,6 +38,7 @@ COMMANDS = {
     "bench": Command("paceline.cli.bench", "what speculation gains on this machine, by kind of text"),
     "devices": Command("paceline.cli.devices", "what libllama can compute on here, with its memory", flags=False),
     "pair": Command("paceline.cli.pair", "which files around can draft for a model, and what each would gain"),
+    "worker": Command("paceline.cli.worker", "lend this machine's devices to a server on another one"),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }
@@ -94,12 +95,14 @@ def start(name: str, command: Command, words: list[str]) -> int:
     parsed = parse(words, name, os.environ)
     from paceline.cli.config_file import folders, with_file
     from paceline.cli.inquiries import INQUIRIES
+    from paceline.cli.table.flag import EVERY
 
     for asked, answer in INQUIRIES.items():
         if parsed.values.get(f"common.{asked}"):
-            print(answer(name))
+            print(answer(parsed))
             return 0
-    parsed = with_file(parsed, folders())
+    if name in EVERY:  # what a file says of hosts and ports is meant for servers
+        parsed = with_file(parsed, folders())
     return call(command, parsed, parsed)
 
 
@@ -109,7 +112,7 @@ def call(command: Command, argument: object, parsed: Parsed) -> int:
     from paceline.cli.machine import settle
     from paceline.cli.options import LogOptions, MachineOptions
 
-    with writing(LogOptions(**parsed.under("log")), serving=parsed.command == "serve"):
+    with writing(LogOptions(**parsed.under("log")), serving=parsed.command in ("serve", "worker")):
         settle(MachineOptions(**parsed.under("machine")))
         for warning in parsed.warnings:
             log.warning("%s", warning)

@@ -138,3 +138,19 @@ class BenchOptions:
         check(self.limit >= 0, f"the limit must be 0 (all prompts) or more, got {self.limit}")
         check(self.n_tokens >= 2, f"at least two tokens are needed to measure a speed, got -n {self.n_tokens}")
         check(self.repeat >= 1, f"--repeat must be at least 1, got {self.repeat}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """`paceline worker`: what it lends and where. Of `cache` the empty name is the folder of our choosing."""
+
+    host: str = "127.0.0.1"
+    port: int = 50052
+    devices: tuple[str, ...] = ()
+    n_threads: int = 0
+    cache: str | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        check(1 <= self.port <= 65535, f"a port is between 1 and 65535, got {self.port}")
+        check(0 <= self.n_threads <= 512, f"threads must be between 0 (all cores) and 512, got {self.n_threads}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from paceline.cli.options import Prompt
+from paceline.config.endpoints import endpoint_of
 from paceline.config.sampler_names import SAMPLER_LETTERS, sampler_name
 
 ON = frozenset({"on", "enabled", "true", "1", "yes"})
@@ -74,6 +75,15 @@ def devices(text: str) -> tuple[str, ...]:
     if not names:
         raise ValueError("no device is named; none = the processor alone")
     return tuple(name for name in names if name.lower() not in ("none", "cpu"))
+
+
+def workers(text: str) -> tuple[str, ...]:
+    names = words(text)
+    if not names:
+        raise ValueError("no RPC worker is named; give HOST:PORT")
+    for name in names:
+        endpoint_of(name)
+    return names
 
 
 def shares(text: str) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from paceline.config.checks import check, check_choice, check_range
 from paceline.config.drafters import DrafterSettings
+from paceline.config.endpoints import check_endpoint
 from paceline.config.granted import usable_cores
 from paceline.config.sampler_names import SAMPLER_ORDER, SAMPLERS
 
@@ -147,9 +148,9 @@ class ModelParams:
     """How a GGUF file becomes a model in memory, and where its parts live.
 
     A `load_mode` says all of `use_mmap` and `use_mlock`. `tensors` are pairs of a pattern and the memory for tensors of
-    such names. `metadata` are entries of the file's that are read otherwise, KEY=TYPE:VALUE. `adapters` are LoRA files
-    and how much each counts. A `head` reads another model's states and writes nothing alone; `mtp` loads the heads that
-    a model has in its own file.
+    such names; `rpc` are workers on other machines that may hold some, HOST:PORT. `metadata` are entries of the file's
+    that are read otherwise, KEY=TYPE:VALUE. `adapters` are LoRA files and how much each counts. A `head` reads another
+    model's states and writes nothing alone; `mtp` loads the heads that a model has in its own file.
     """
 
     path: str
@@ -164,6 +165,7 @@ class ModelParams:
     no_host: bool = False
     numa: str | None = None
     devices: tuple[str, ...] | None = None
+    rpc: tuple[str, ...] = ()
     split_mode: str = "layer"
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = 0
@@ -184,6 +186,8 @@ class ModelParams:
             check(math.isfinite(scale), f"the scale of the adapter {path} must be a number, got {scale}")
         for share in self.tensor_split:
             check_range("a GPU's share", share, 0.0, 1e9)
+        for endpoint in self.rpc:
+            check_endpoint(endpoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,3 +362,8 @@ class Settings:
         check(n_slots <= (n_ctx or n_slots), f"{n_slots} slots do not fit {n_ctx} tokens: raise -c or lower -np")
         n_draft = self.engine.drafters.draft_model.n_batch
         check(n_slots <= n_draft, f"{n_slots} slots need a draft batch of as many tokens, got {n_draft}")
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """All machines that hold a part of it, in the order in which their devices are named."""
+        return self.model.rpc + (self.draft.rpc if self.draft else ())

@@ -23,6 +23,7 @@ from paceline.llama import saved
 from paceline.llama.lib import Floats, build, c, devices, get_logits, log, system, tiled, versions
 from paceline.llama.loading import placement
 from paceline.llama.model import Model
+from paceline.llama.rpc import WORKERS
 from paceline.llama.saved import Bytes, Saved
 from paceline.llama.threads import CoreBinding
 
@@ -50,6 +51,7 @@ def about(model: ModelParams, context: ContextParams) -> dict[str, Any]:
         "cache_types": [context.cache_type_k, context.cache_type_v],
         "offload_kqv": context.offload_kqv,
         **({"cores": [context.cores, context.cores_batch]} if context.cores else {}),
+        **({"workers": WORKERS.about()} if WORKERS else {}),
         **placement(model),
     }
 

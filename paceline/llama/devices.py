@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.config.granted import free_memory
 from paceline.errors import ConfigError
-from paceline.llama.lib import c, ggml, ggml_devices, system
+from paceline.llama.lib import ggml, ggml_devices, system
 
 KINDS = ("CPU", "GPU", "integrated GPU", "accelerator", "several GPUs")
 PROCESSOR, HOLD_LAYERS = "CPU", ("GPU", "integrated GPU")
@@ -36,21 +36,27 @@ class Device:
     def offloads(self) -> bool:
         return self.kind in HOLD_LAYERS
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.description} ({self.n_bytes >> 20} MiB, {self.n_free >> 20} MiB free)"
+
 
 def found_devices() -> list[Device]:
     """In libllama's own order."""
     return [device_of(handle) for handle in ggml_devices()]
 
 
+def kind_of(handle: int) -> str:
+    return KINDS[ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)(handle)]
+
+
 def device_of(handle: int) -> Device:
-    kind = ggml("ggml_backend_dev_type", [ctypes.c_void_p], ctypes.c_int)
     backend = ggml("ggml_backend_dev_backend_reg", [ctypes.c_void_p], ctypes.c_void_p)
     return Device(
         describe("ggml_backend_dev_name")(handle),
         describe("ggml_backend_dev_description")(handle),
-        KINDS[kind(handle)],
+        kind_of(handle),
         describe("ggml_backend_reg_name")(backend(handle)),
-        *memory_of(handle, is_processor=KINDS[kind(handle)] == PROCESSOR),
+        *memory_of(handle, is_processor=kind_of(handle) == PROCESSOR),
         handle,
     )
 
@@ -93,17 +99,13 @@ def features() -> dict[str, dict[str, str]]:
 
 
 def can_offload() -> bool:
-    """Whether there is a GPU, and this build of libllama can use it."""
-    return bool(c.llama_supports_gpu_offload())
+    """Whether there is a GPU, here or at a worker; a build with RPC says so of itself without either."""
+    return any(kind_of(handle) in HOLD_LAYERS for handle in ggml_devices())
 
 
 def device_lines() -> list[str]:
     """What could hold a model beside the processor, with its memory, as llama-server words it."""
-    return [
-        f"{device.name}: {device.description} ({device.n_bytes >> 20} MiB, {device.n_free >> 20} MiB free)"
-        for device in found_devices()
-        if device.kind != PROCESSOR
-    ]
+    return [str(device) for device in found_devices() if device.kind != PROCESSOR]
 
 
 def plain(name: str) -> str:
@@ -126,12 +128,20 @@ def device_named(name: str) -> int | None:
     return handle
 
 
-def buffer_named(name: str) -> int | None:
-    """One of the memories that `-ot` can name; None for a GPU's where there is none."""
-    memory_of = ggml("ggml_backend_dev_buffer_type", [ctypes.c_void_p], ctypes.c_void_p)
-    named = describe("ggml_backend_buft_name")
-    kinds = {named(kind): int(kind) for device in ggml_devices() if (kind := memory_of(device))}
-    kind = {plain(known): kind for known, kind in kinds.items()}.get(plain(name))
-    if kind is None and not is_out_of_reach(name):
-        raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(kinds)}")
-    return kind
+def buffer_named(name: str, usable: Sequence[int] | None = None) -> int | None:
+    """One of the memories that `-ot` can name, by its own name or by its device's (the memory of RPC1 is called
+    RPC0[host:port], the first of that worker); None for a GPU's where there is none. libllama ends the process over
+    tensors on devices that the model does not use."""
+    memory = ggml("ggml_backend_dev_buffer_type", [ctypes.c_void_p], ctypes.c_void_p)
+    named, device_name = describe("ggml_backend_buft_name"), describe("ggml_backend_dev_name")
+    kinds = {device: int(kind) for device in ggml_devices() if (kind := memory(device))}
+    by_name = {named(kind): device for device, kind in kinds.items()}
+    known = {device_name(device): device for device in kinds} | by_name
+    device = {plain(one): device for one, device in known.items()}.get(plain(name))
+    if device is None:
+        if is_out_of_reach(name):
+            return None
+        raise ConfigError(f"there is no memory called {name} for -ot; here there is {', '.join(by_name)}")
+    if usable is not None and device not in usable and kind_of(device) != PROCESSOR:
+        raise ConfigError(f"-ot puts tensors on {name}, which this model does not use: name it with -dev too")
+    return kinds[device]

@@ -158,6 +158,8 @@ def ggml_devices() -> list[int]:
 
 @cache
 def devices() -> list[str]:
-    """What computes here, by name: processors and graphics cards."""
+    """What computes here, by name: processors, graphics cards, and RPC workers with their addresses."""
+    name = ggml("ggml_backend_dev_name", [ctypes.c_void_p], ctypes.c_char_p)
     describe = ggml("ggml_backend_dev_description", [ctypes.c_void_p], ctypes.c_char_p)
-    return [describe(device).decode("utf-8", "replace") for device in ggml_devices()]
+    found = [(name(device).decode(), describe(device).decode("utf-8", "replace")) for device in ggml_devices()]
+    return [f"{short} at {long}" if short.startswith("RPC") else long for short, long in found]

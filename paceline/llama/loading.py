@@ -12,6 +12,7 @@ from paceline.config import LAZY_MODES, NUMA_STRATEGIES, SPLIT_MODES, ModelParam
 from paceline.errors import ConfigError
 from paceline.llama.devices import buffer_named, can_offload, device_named, processor_function
 from paceline.llama.lib import c
+from paceline.llama.rpc import WORKERS, local_gpus
 
 logger = logging.getLogger("paceline")
 
@@ -23,7 +24,7 @@ METADATA: dict[str, tuple[int, str, Callable[[str], object]]] = {
     "bool": (c.LLAMA_KV_OVERRIDE_TYPE_BOOL, "val_bool", {"true": True, "false": False}.__getitem__),
     "str": (c.LLAMA_KV_OVERRIDE_TYPE_STR, "val_str", str.encode),
 }
-PLACED = ("devices", "split_mode", "tensor_split", "main_gpu", "tensors", "no_host")
+PLACED = ("devices", "rpc", "split_mode", "tensor_split", "main_gpu", "tensors", "no_host")
 TARGET_FLAGS = {
     "devices": "-dev",
     "split_mode": "-sm",
@@ -70,18 +71,31 @@ class ModelStruct:
 
     def _place(self, params: ModelParams) -> None:
         raw = self.raw
-        if params.devices is not None:
-            found = [handle for name in params.devices if (handle := device_named(name))]
+        if (found := chosen_devices(params)) is not None:
             self._devices = (ctypes.c_void_p * (len(found) + 1))(*found)
             raw.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         if params.tensor_split:
             shares = params.tensor_split[: c.llama_max_devices()]
             raw.tensor_split = self._shares = (ctypes.c_float * c.llama_max_devices())(*shares)
         if params.tensors:
-            kinds = ((pattern, buffer_named(name)) for pattern, name in params.tensors)
+            kinds = ((pattern, buffer_named(name, found)) for pattern, name in params.tensors)
             rows = [BufferOverride(pattern.encode(), kind) for pattern, kind in kinds if kind]
             self._buffers = (BufferOverride * (len(rows) + 1))(*rows)
             raw.tensor_buft_overrides = ctypes.cast(self._buffers, ctypes.c_void_p)
+
+
+def chosen_devices(params: ModelParams) -> list[int] | None:
+    """None leaves it to libllama, which would put every model on all the workers that were joined."""
+    own = WORKERS.join(params.rpc)
+    if params.devices is not None:
+        return [handle for name in params.devices if (handle := device_named(name))]
+    return own + local_gpus() if WORKERS else None
+
+
+def has_devices(params: ModelParams) -> bool:
+    """Whether there is anything but the processor for it."""
+    found = chosen_devices(params)
+    return bool(local_gpus() if found is None else found)
 
 
 def placement(params: ModelParams) -> dict[str, Any]:

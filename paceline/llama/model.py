@@ -14,7 +14,7 @@ from paceline.config import ModelParams
 from paceline.errors import EngineClosed, ModelError, PromptError
 from paceline.llama.adapter import LoraAdapter, load_adapter
 from paceline.llama.lib import c, log
-from paceline.llama.loading import ModelStruct
+from paceline.llama.loading import ModelStruct, has_devices
 from paceline.llama.pieces import LONGEST_RUN, is_monstrous, pieces
 
 MAGIC = b"GGUF"
@@ -233,8 +233,8 @@ class Model:
         """Whether it may hold any layer, or a part of one."""
         params = self.params
         n_gpu = params.n_gpu_layers
-        offloaded = (n_gpu < 0 or n_gpu > self.n_layer) and params.devices != () and not params.tensors
-        return not (offloaded and c.llama_supports_gpu_offload())
+        offloaded = (n_gpu < 0 or n_gpu > self.n_layer) and not params.tensors
+        return not (offloaded and has_devices(params))
 
     @property
     def chat_template(self) -> str | None:

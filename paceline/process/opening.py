@@ -18,6 +18,7 @@ from paceline.files import write_whole
 from paceline.llama.context import Context, fingerprint
 from paceline.llama.lib import devices, untile
 from paceline.llama.model import Model, check_file
+from paceline.llama.rpc import WORKERS
 from paceline.llama.shared import SharedModels
 
 LARGEST = max(layout.most for layout in CANDIDATES)
@@ -125,23 +126,26 @@ def open_exactly(
     context: ContextParams,
     on_progress: Callable[[float], None] | None,
     shared: SharedModels | None = None,
+    *,
+    again: bool = False,
 ) -> tuple[Opening, Finding]:
-    """A context that is exact by the layout found; refuses where there is none."""
+    """A context that is exact by the layout found; refuses where there is none. `again` goes on as it was before."""
     check_file(model.path)
     untile()
     opening = Opening(model, context, on_progress, shared)
     try:
-        return opening, settle(opening, model, context)
+        return opening, settle(opening, model, context, again)
     except BaseException:
         opening.close()
         raise
 
 
-def settle(opening: Opening, model: ModelParams, context: ContextParams) -> Finding:
-    """What is known of this model on this machine, else what is found now."""
+def settle(opening: Opening, model: ModelParams, context: ContextParams, again: bool) -> Finding:
+    """What is known of this model on this machine, else what is found now. The address of a worker says too little of
+    what computes there today; but texts that are to go on keep the layout they began with."""
     name = fingerprint(model, context, "exact", min(context.n_batch, context.n_ubatch, LARGEST))
     path = models.cache_folder() / "costs" / f"{name}.exact.json"
-    known = Finding.load(path)
+    known = None if WORKERS and not again else Finding.load(path)
     opening.load(repacked=known is None or known.repacked)
     if opening.context.n_rollback == 0:
         return alone(opening)

@@ -25,6 +25,7 @@ from paceline.llama.context import Context
 from paceline.llama.hidden import Hidden
 from paceline.llama.loading import idle_flags
 from paceline.llama.model import Model
+from paceline.llama.rpc import WORKERS
 from paceline.llama.shared import SharedModels
 from paceline.planner.base import Policy
 from paceline.planner.costs import CostCurve
@@ -67,6 +68,7 @@ class Parts:
         *,
         hurried: bool = False,
     ) -> None:
+        self._again = hurried
         self._hurried = hurried or not settings.engine.warmup
         self.settings = share_cores(settings)
         self._shared = shared
@@ -85,6 +87,7 @@ class Parts:
         types = self._types(check_gguf(self.settings.model.path))
         for adapter, _ in self.settings.model.adapters:
             check_gguf(adapter)
+        WORKERS.join(self.settings.workers)
         if idle := idle_flags(self.settings):
             log.warning(NO_GPU, ", ".join(idle))
         self.exactness = self._open_target(on_progress, drafts=bool(types or own))
@@ -115,7 +118,7 @@ class Parts:
             self.context = self._stack.enter_context(Context(self.model, self._apart(shape)))
             return None
         shape = replace(shape, kv_unified=False, flash_attn=True)
-        opening, found = open_exactly(settings.model, shape, on_progress, self._shared)
+        opening, found = open_exactly(settings.model, shape, on_progress, self._shared, again=self._again)
         self._stack.callback(opening.close)
         self.model, self.context = opening.model, opening.context
         return found

@@ -17,7 +17,7 @@ import msgspec
 
 from paceline.config import Settings
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Resume, Started, Timings, failed
-from paceline.errors import EngineClosed, EngineDied, PacelineError, named
+from paceline.errors import EngineClosed, EngineDied, PacelineError, WorkerAway, named
 from paceline.process.base import Health, Info, OnEvent, OnProgress, Status, Vectors
 from paceline.process.handle import Handle
 from paceline.process.messages import Call, Cancel, Events, Raised, Returned, Submit, ToChild, ToFront
@@ -32,6 +32,7 @@ PROGRESS = 8  # tokens that make up for one death
 KILLED = 1 / 32  # what being killed by somebody counts for: it is hardly a request's fault
 N_STARTS = 8  # of which none succeeds, before requests are given up
 N_REFUSALS = 3
+AWAY = 120.0  # seconds for which requests wait for a machine that holds a part of the model
 DELAYS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSING = 10.0  # seconds
 
@@ -139,6 +140,7 @@ class ChildEngine:
         self._n_restarts = 0
         self._reason = ""
         self._failing = ""
+        self._waiting = ""  # for a machine that is away
         self._asleep: Status | None = None  # as it was when it fell asleep
         self._napping = False  # the child was let go on purpose
         self._woken = threading.Event()
@@ -163,7 +165,8 @@ class ChildEngine:
     @property
     def health(self) -> Health:
         asleep = self._asleep is not None
-        return Health(asleep or self._handle is not None, self._n_restarts, self._failing or self._reason, asleep)
+        reason = self._failing or self._waiting or self._reason
+        return Health(asleep or self._handle is not None, self._n_restarts, reason, asleep)
 
     @property
     def pid(self) -> int | None:
@@ -327,8 +330,9 @@ class ChildEngine:
 
     def _restart(self) -> Handle | None:
         """Another child, however long it takes; None when nobody wants one any more."""
-        n_deaths = n_refusals = 0
-        while not self._closing.wait(DELAYS[min(n_deaths + n_refusals, len(DELAYS) - 1)]):
+        n_deaths = n_refusals = n_away = 0
+        begun = monotonic()
+        while not self._closing.wait(DELAYS[min(n_deaths + n_refusals + n_away, len(DELAYS) - 1)]):
             self._n_restarts += not self._napping
             self._napping = False
             try:
@@ -337,10 +341,15 @@ class ChildEngine:
                 return self._take_over(handle)
             except (EngineDied, OSError) as error:
                 n_deaths, why = n_deaths + 1, str(error)
+            except WorkerAway as error:
+                handle.end()
+                n_away, why = n_away + 1, f"the engine waits to be started again: {error}"
+                self._waiting = why
             except PacelineError as error:
                 handle.end()
                 n_refusals, why = n_refusals + 1, f"the engine cannot be started again: {error}"
-            if n_deaths >= N_STARTS or n_refusals >= N_REFUSALS:
+            lost = n_away and monotonic() - begun > AWAY
+            if lost or n_deaths >= N_STARTS or n_refusals >= N_REFUSALS:
                 with self._lock:
                     self._failing = why
                 self._give_up_all(EngineDied(why))
@@ -348,7 +357,7 @@ class ChildEngine:
 
     def _take_over(self, handle: Handle) -> Handle:
         with self._lock:
-            self._handle, self._failing = handle, ""
+            self._handle, self._failing, self._waiting = handle, "", ""
             if self._closing.is_set():  # since before it was there to be killed
                 handle.kill()
             self._send_waiting()

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from paceline.cli.flags import Parsed
 from paceline.cli.inquiries import completion
 from paceline.cli.main import main
 
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    return completion("run")
+    return completion(Parsed("run"))
 
 
 def completed(script: str, *words: str) -> list[str]:

@@ -70,7 +70,7 @@ def test_router_mcp_and_tools_stay_out_of_the_server_alone() -> None:
 
 def example(flag: Flag) -> str:
     """A value that the flag takes, as llama-server's own help would have it."""
-    for text in (*flag.choices, "1", "0-1", "a=int:1", "1+1", "{}", "top_k", "none"):
+    for text in (*flag.choices, "1", "0-1", "a=int:1", "a:1", "1+1", "{}", "top_k", "none"):
         try:
             flag.value(text)
         except ValueError:

@@ -23,6 +23,7 @@ from paceline.process.supervisor import ChildEngine
 pytestmark = pytest.mark.model
 
 DEADLY = Path(__file__).parent / "deadly"
+AWAY = Path(__file__).parent / "away"
 OPTIONS: dict[str, Any] = {"n_ctx": 2048, "n_slots": 4, "n_threads": 1, "exact": True}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
 ASKED: dict[str, dict[str, Any]] = {
@@ -187,6 +188,34 @@ def test_an_engine_that_cannot_be_started_again_says_so_and_comes_back(
         (tmp_path / "elsewhere.gguf").rename(path)
         pid_of(engine)
         assert engine.generate("yes", max_tokens=5).text() is not None
+
+
+def test_requests_wait_for_a_machine_that_is_away(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = tmp_path / "away"
+    monkeypatch.setattr("paceline.process.supervisor.DELAYS", (0.0, 0.05))
+    monkeypatch.setenv("PYTHONPATH", str(AWAY))
+    monkeypatch.setenv("AWAY", str(away))
+    options: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "max_tokens": 400}
+    with Engine(target, n_ctx=512, n_threads=1, process=True) as engine:
+        expected = engine.generate("on and on", **options).text()
+        generation = engine.generate("on and on", **options)
+        away.touch()
+        kill(engine)
+        until = time.monotonic() + 60
+        while engine.health.n_restarts < 5:  # more than a model that cannot be loaded is given
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert "waits to be started again: the RPC worker there:1 cannot be reached" in engine.health.reason
+        assert not engine.health.ready
+        away.unlink()
+        assert generation.text() == expected
+        assert "SIGKILL" in engine.health.reason
+        monkeypatch.setattr("paceline.process.supervisor.AWAY", 0.1)
+        away.touch()
+        lost = engine.generate("on and on", **options)
+        kill(engine)
+        with pytest.raises(EngineDied, match="there:1 cannot be reached"):
+            lost.text()
 
 
 def test_what_is_wrong_is_told_as_it_is_in_one_process(target: str, tmp_path: Path) -> None:

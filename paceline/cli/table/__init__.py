@@ -19,6 +19,7 @@ from paceline.cli.table import (
     sampling,
     server,
     speculation,
+    worker,
 )
 
 TABLE = pair.shared(
@@ -35,6 +36,7 @@ TABLE = pair.shared(
     *drafters.ROWS,
     *chat.ROWS,
     *server.ROWS,
+    *worker.ROWS,
     *log.ROWS,
     *ignored.ROWS,
     *refused.ROWS,

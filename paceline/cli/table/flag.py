@@ -16,6 +16,7 @@ from paceline.cli.options import (
     PairOptions,
     RequestOptions,
     RunOptions,
+    WorkerOptions,
 )
 from paceline.config import ContextParams, EngineParams, ModelParams, SamplingParams, SpeculativeParams
 from paceline.config.drafters import DrafterSettings
@@ -26,6 +27,8 @@ RUN = ("run",)
 SERVE = ("serve",)
 BENCH = ("bench",)
 PAIR = ("pair",)
+WORKER = ("worker",)
+ALL = (*EVERY, *WORKER)
 WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
@@ -46,6 +49,7 @@ DEFAULTS: dict[str, object] = {
     "common": CommonOptions(),
     "log": LogOptions(),
     "machine": MachineOptions(),
+    "worker": WorkerOptions(),
 }
 """The first word of a dotted path, and the dataclass it leads into."""
 

@@ -37,7 +37,6 @@ PLACEMENT = [
     ),
     valued("-fitt --fit-target", "memory to leave free on each GPU", NO_FIT, env="LLAMA_ARG_FIT_TARGET"),
     valued("-fitc --fit-ctx", "the smallest context to fit", NO_FIT, env="LLAMA_ARG_FIT_CTX"),
-    valued("--rpc", "layers on other machines", "everything is computed on this machine", env="LLAMA_ARG_RPC"),
     bare("-khad --k-cache-hadamard", "rotated keys", IK),
     bare("-vhad --v-cache-hadamard", "rotated values", IK),
     bare("-mqkv --merge-qkv", "merged attention weights", IK),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.table.flag import EVERY, RUN, WRITING, Flag, Kind, rows
+from paceline.cli.table.flag import ALL, EVERY, RUN, WRITING, Flag, Kind, rows
 
 PROMPT = [
     Flag(
@@ -108,13 +108,11 @@ SHOW = [
         names="-h --help",
         old="--usage",
         sets="common.help",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="show this help and leave",
     ),
-    Flag(
-        names="--version", sets="common.version", commands=EVERY, default="", help="show paceline's version and leave"
-    ),
+    Flag(names="--version", sets="common.version", commands=ALL, default="", help="show paceline's version and leave"),
     Flag(
         names="--config",
         off="--no-config",
@@ -128,7 +126,7 @@ SHOW = [
     Flag(
         names="--list-devices",
         sets="common.devices",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="show what could hold a model beside the processor, with its memory, and leave",
     ),

@@ -19,6 +19,15 @@ TARGET = [
         help="the devices that may hold the model, as --list-devices names them; none = the processor alone",
     ),
     Flag(
+        names="--rpc",
+        sets="model.rpc",
+        kind=Kind.LIST,
+        convert=values.workers,
+        env="LLAMA_ARG_RPC",
+        metavar="HOST:PORT,...",
+        help="machines that hold a part of the model, each with `paceline worker`; named RPC0, RPC1 ... for -dev",
+    ),
+    Flag(
         names="-sm --split-mode",
         sets="model.split_mode",
         kind=Kind.CHOICE,
@@ -126,6 +135,14 @@ DRAFT = [
         convert=values.devices,
         default="all",
         help="the devices that may hold the draft model; none = the processor alone",
+    ),
+    Flag(
+        names="--rpc-draft",
+        sets="draft.rpc",
+        kind=Kind.LIST,
+        convert=values.workers,
+        metavar="HOST:PORT,...",
+        help="machines that hold the draft model; it may be one of --rpc, and is named after those",
     ),
     *placed(
         "draft",
