@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from paceline.cli import build
 from paceline.cli.flags import Parsed
@@ -17,7 +18,7 @@ from paceline.errors import ConfigError
 from paceline.server import vertex
 from paceline.server.listener import Server, listen_everywhere, url
 from paceline.server.params import ServerParams
-from paceline.server.service import Service
+from paceline.server.service import OpenBackend, Service
 from paceline.server.text_request import Defaults, scales_of
 
 log = logging.getLogger("paceline")
@@ -27,7 +28,7 @@ def main(parsed: Parsed) -> int:
     params = ServerParams(verbose=bool(parsed.values.get("log.verbose")), **parsed.under("server"))
     params = vertex.configured(params, os.environ)
     settings = build.settings(parsed)
-    service = Service(settings, params, defaults_of(parsed, params, settings.model))
+    service = Service(settings, params, defaults_of(parsed, params, settings.model), open_backend=replicas_of(params))
     server = Server(service)
     with listen_everywhere(params) as sockets:
         addresses = [url(params, sock) for sock in sockets]
@@ -36,6 +37,17 @@ def main(parsed: Parsed) -> int:
     if service.error:
         raise service.error
     return 0
+
+
+def replicas_of(params: ServerParams) -> OpenBackend | None:
+    """How several engines are opened, where several are wanted."""
+    if not params.replicas and params.ray_address is None:
+        return None
+    try:
+        from paceline.cluster.serve import open_replicas
+    except ImportError as error:
+        raise ConfigError(f"--replicas needs Ray: pip install 'paceline[ray]' ({error})") from None
+    return partial(open_replicas, n_replicas=params.replicas or 1, address=params.ray_address)
 
 
 def load(service: Service, server: Server, addresses: Sequence[str]) -> None:

@@ -1,0 +1,168 @@
+"""Replicas on Ray Serve: starts Ray on this machine or joins a cluster, deploys engines, follows where they are. The
+one file, beside its router, that knows Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from paceline.cluster.desk import Desk
+from paceline.cluster.fleet import Fleet
+from paceline.cluster.messages import Place
+from paceline.cluster.routing import Routes
+from paceline.config import Settings
+from paceline.config.granted import usable_cores
+from paceline.errors import ConfigError
+from paceline.process.base import OnProgress
+from paceline.process.handle import LOGGERS
+from paceline.process.supervisor import ChildEngine
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault(
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP", "0"
+)  # it is asked on the fleet's loop, and answers there
+os.environ.setdefault("RAY_DISABLE_IMPORT_WARNING", "1")
+
+import ray
+from ray import serve
+from ray.serve.config import RequestRouterConfig
+
+from paceline.cluster.router import ROSTERS, PrefixRouter, Roster, metadata_of
+
+LOOPBACK = "127.0.0.1"
+HEALTH_PERIOD = 1.0  # seconds
+UNBOUNDED = 2**20
+"""Requests that Serve would let a replica have: they do not pass through it, and the queue is the front's."""
+OBJECT_STORE = 80 * 2**20
+"""Bytes, the least that Ray takes: nothing is kept there."""
+
+log = logging.getLogger("paceline")
+
+
+class ReplicaEngine:
+    """What Ray Serve runs: an engine in a child process, and the desk where fronts find it."""
+
+    def __init__(self, settings: bytes, log_levels: dict[str, int]) -> None:
+        for name, level in log_levels.items():
+            logging.getLogger(name).setLevel(level)
+        wanted = msgspec.msgpack.decode(settings, type=Settings)
+        host = ray.util.get_node_ip_address()
+        self._desk = Desk(lambda on_progress: ChildEngine(wanted, on_progress), host)
+
+    def record_replica_metadata(self) -> dict[str, object]:
+        return metadata_of(self._desk.place)
+
+    def check_health(self) -> None:
+        """An engine that could not be opened is tried again, by another replica."""
+        if self._desk.refused:
+            raise RuntimeError(self._desk.refused.message)
+
+    def __del__(self) -> None:
+        if desk := getattr(self, "_desk", None):
+            desk.close()
+
+
+class RayPlacement:
+    """N replicas of one application, named after its settings: fronts of the same settings share them."""
+
+    def __init__(self, settings: Settings, n_replicas: int, address: str | None) -> None:
+        self._settings = settings if address else shared_out(settings, n_replicas)
+        self._n_replicas = n_replicas
+        self._address = address
+        self.routes = Routes(settings.engine.n_slots)
+        encoded = msgspec.msgpack.encode(self._settings)
+        self._encoded = encoded
+        self.app = f"paceline-{hashlib.sha256(encoded).hexdigest()[:12]}"
+        self._roster = ROSTERS[self.app] = Roster(self.routes)
+        self._handle: Any = None
+
+    def start(self) -> None:
+        self._connect()
+        serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
+        if self.app in serve.status().applications:
+            log.info("sharing the replicas of %s, which are there already", self.app)
+            self._handle = serve.get_app_handle(self.app)
+        else:
+            self._handle = serve.run(self._application(), name=self.app, route_prefix=None)
+
+    def _connect(self) -> None:
+        try:
+            if self._address:
+                ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
+            else:
+                ray.init(
+                    num_cpus=self._n_replicas,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=OBJECT_STORE,
+                    _node_ip_address=LOOPBACK,
+                )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            line = str(error).strip().splitlines()[0]
+            raise ConfigError(f"Ray at {self._address or 'this machine'} cannot be reached: {line}") from None
+
+    def _application(self) -> Any:
+        deployment = serve.deployment(
+            ReplicaEngine,
+            name="engine",
+            num_replicas=self._n_replicas,
+            max_ongoing_requests=UNBOUNDED,
+            health_check_period_s=HEALTH_PERIOD,
+            graceful_shutdown_timeout_s=2.0,
+            ray_actor_options=self._resources(),
+            request_router_config=RequestRouterConfig(request_router_class=PrefixRouter),
+        )
+        return deployment.bind(self._encoded, {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS})
+
+    def _resources(self) -> dict[str, float]:
+        """On a cluster as many cores as threads; of GPUs there are, everybody gets the same part."""
+        n_gpus = ray.cluster_resources().get("GPU", 0.0) / self._n_replicas
+        n_threads = self._settings.context.n_threads or 1
+        return {"num_cpus": n_threads if self._address else 1, "num_gpus": n_gpus if n_gpus < 1 else int(n_gpus)}
+
+    async def watch(self, on_replicas: Callable[[Mapping[str, Place]], None]) -> None:
+        self._roster.on_replicas = on_replicas
+        on_replicas(self._roster.places)
+        self._first = asyncio.create_task(self.choose(()))  # only who asks is told
+
+    async def choose(self, hashes: Sequence[int]) -> str:
+        """The request itself does not pass through Serve: nothing has to be reserved there."""
+        async with self._handle.choose_replica(hashes=hashes, _reserve=False) as selection:
+            return str(selection.replica_id)
+
+    def close(self, *, last: bool) -> None:
+        """Replicas that another front uses stay; a Ray that was started here ends."""
+        ROSTERS.pop(self.app, None)
+        if not ray.is_initialized():
+            return
+        with suppress(Exception):
+            if last and self._address:
+                serve.delete(self.app)
+            elif not self._address:
+                serve.shutdown()
+        ray.shutdown()
+
+
+def shared_out(settings: Settings, n_replicas: int) -> Settings:
+    """On one machine nobody takes all of its cores."""
+    if settings.context.n_threads:
+        return settings
+    n_threads = max(1, usable_cores() // n_replicas)
+    return replace(
+        settings,
+        context=replace(settings.context, n_threads=n_threads),
+        draft_context=replace(settings.draft_context, n_threads=settings.draft_context.n_threads or n_threads),
+    )
+
+
+def open_replicas(settings: Settings, on_progress: OnProgress, *, n_replicas: int, address: str | None) -> Fleet:
+    return Fleet(RayPlacement(settings, n_replicas, address), n_replicas, on_progress)
