@@ -13,6 +13,7 @@ from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
+from paceline.cluster.replicas import check_ray, open_replicas
 from paceline.config import ModelParams
 from paceline.errors import ConfigError
 from paceline.server import vertex
@@ -43,10 +44,7 @@ def replicas_of(params: ServerParams) -> OpenBackend | None:
     """How several engines are opened, where several are wanted."""
     if not params.replicas and params.ray_address is None:
         return None
-    try:
-        from paceline.cluster.serve import open_replicas
-    except ImportError as error:
-        raise ConfigError(f"--replicas needs Ray: pip install 'paceline[ray]' ({error})") from None
+    check_ray()
     return partial(open_replicas, n_replicas=params.replicas or 1, address=params.ray_address)
 
 

@@ -7,6 +7,7 @@ import asyncio
 import hmac
 import logging
 import secrets
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -53,18 +54,19 @@ class Desk:
         self._open_engine = open_engine
         self._secret = secrets.token_urlsafe()
         self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._receive, host, 0))
-        self.place = Place(host, self._server.sockets[0].getsockname()[1], self._secret)
+        self._socket = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.place = Place(host, self._socket.getsockname()[1], self._secret)
         self._thread = threading.Thread(target=self._run, name="paceline-desk", daemon=True)
         self._thread.start()
         threading.Thread(target=self._open, name="paceline-open", daemon=True).start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        serving = self._loop.run_until_complete(asyncio.start_server(self._receive, sock=self._socket))
         pulse = self._loop.create_task(self._beat())
         self._loop.run_forever()
         pulse.cancel()
-        self._server.close()
+        serving.close()
         for visitor in list(self.visitors):
             visitor.leave()
         self._loop.run_until_complete(asyncio.sleep(0))

@@ -18,6 +18,7 @@ import msgspec
 from paceline.cluster.link import Inquiry, Link
 from paceline.cluster.messages import Place
 from paceline.cluster.reports import health_of, merged, replica_health
+from paceline.cluster.roster import OnReplicas
 from paceline.cluster.routing import Routes, prefix_hashes
 from paceline.engine.request import Failed, Finished, Request
 from paceline.errors import EngineClosed, EngineDied
@@ -43,7 +44,7 @@ class Placement(Protocol):
     def start(self) -> None:
         """Blocks. What it starts may live as long as the thread it was started on."""
 
-    async def watch(self, on_replicas: Callable[[Mapping[str, Place]], None]) -> None:
+    async def watch(self, on_replicas: OnReplicas) -> None:
         """From now on that is called with all that there are."""
 
     async def choose(self, hashes: Sequence[int]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import msgspec
 
 from paceline.cluster.messages import Place
+from paceline.cluster.roster import OnReplicas
 from paceline.cluster.routing import Routes
 from paceline.config import Settings
 
@@ -26,7 +27,7 @@ class Processes:
         self._n_replicas = n_replicas
         self._places: dict[str, Place] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._on_replicas: Callable[[Mapping[str, Place]], None] | None = None
+        self._on_replicas: OnReplicas | None = None
 
     def start(self) -> None:
         for _ in range(self._n_replicas):
@@ -40,7 +41,7 @@ class Processes:
         self._places[name] = msgspec.json.decode(process.stdout.readline(), type=Place)
         self.running[name] = process
 
-    async def watch(self, on_replicas: Callable[[Mapping[str, Place]], None]) -> None:
+    async def watch(self, on_replicas: OnReplicas) -> None:
         self._loop, self._on_replicas = asyncio.get_running_loop(), on_replicas
         on_replicas(dict(self._places))
 

@@ -1,41 +1,30 @@
-"""Replicas on Ray Serve: starts Ray on this machine or joins a cluster, deploys engines, follows where they are. The
-one file, beside its router, that knows Ray."""
+"""Replicas on Ray Serve: starts Ray on this machine or joins a cluster, deploys engines, follows where they are. Beside
+its router the one file that knows Ray; `replicas.py` sets what Ray reads when it is imported."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
-
-from paceline.cluster.desk import Desk
-from paceline.cluster.fleet import Fleet
-from paceline.cluster.messages import Place
-from paceline.cluster.routing import Routes
-from paceline.config import Settings
-from paceline.config.granted import usable_cores
-from paceline.errors import ConfigError
-from paceline.process.base import OnProgress
-from paceline.process.handle import LOGGERS
-from paceline.process.supervisor import ChildEngine
-
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault(
-    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP", "0"
-)  # it is asked on the fleet's loop, and answers there
-os.environ.setdefault("RAY_DISABLE_IMPORT_WARNING", "1")
-
 import ray
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from paceline.cluster.router import ROSTERS, PrefixRouter, Roster, metadata_of
+from paceline.cluster.desk import Desk
+from paceline.cluster.roster import ROSTERS, OnReplicas, Roster
+from paceline.cluster.router import PrefixRouter
+from paceline.cluster.routing import Routes
+from paceline.config import Settings
+from paceline.config.granted import usable_cores
+from paceline.errors import ConfigError, EngineDied
+from paceline.process.handle import LOGGERS
+from paceline.process.supervisor import ChildEngine
 
 LOOPBACK = "127.0.0.1"
 HEALTH_PERIOD = 1.0  # seconds
@@ -50,15 +39,14 @@ log = logging.getLogger("paceline")
 class ReplicaEngine:
     """What Ray Serve runs: an engine in a child process, and the desk where fronts find it."""
 
-    def __init__(self, settings: bytes, log_levels: dict[str, int]) -> None:
+    def __init__(self, settings: bytes, host: str | None, log_levels: dict[str, int]) -> None:
         for name, level in log_levels.items():
             logging.getLogger(name).setLevel(level)
         wanted = msgspec.msgpack.decode(settings, type=Settings)
-        host = ray.util.get_node_ip_address()
-        self._desk = Desk(lambda on_progress: ChildEngine(wanted, on_progress), host)
+        self._desk = Desk(lambda on_progress: ChildEngine(wanted, on_progress), host or ray.util.get_node_ip_address())
 
     def record_replica_metadata(self) -> dict[str, object]:
-        return metadata_of(self._desk.place)
+        return asdict(self._desk.place)
 
     def check_health(self) -> None:
         """An engine that could not be opened is tried again, by another replica."""
@@ -91,14 +79,22 @@ class RayPlacement:
             log.info("sharing the replicas of %s, which are there already", self.app)
             self._handle = serve.get_app_handle(self.app)
         else:
+            self._deploy()
+
+    def _deploy(self) -> None:
+        try:
             self._handle = serve.run(self._application(), name=self.app, route_prefix=None)
+        except RuntimeError as error:
+            raise EngineDied(
+                f"Ray Serve could not start the replicas: {error}; its log is in {self._folder}/logs/serve"
+            ) from None
 
     def _connect(self) -> None:
         try:
             if self._address:
-                ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
+                context = ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
             else:
-                ray.init(
+                context = ray.init(
                     num_cpus=self._n_replicas,
                     include_dashboard=False,
                     log_to_driver=False,
@@ -109,6 +105,7 @@ class RayPlacement:
         except (ConnectionError, ValueError, RuntimeError) as error:
             line = str(error).strip().splitlines()[0]
             raise ConfigError(f"Ray at {self._address or 'this machine'} cannot be reached: {line}") from None
+        self._folder = context.address_info["session_dir"]
 
     def _application(self) -> Any:
         deployment = serve.deployment(
@@ -121,7 +118,8 @@ class RayPlacement:
             ray_actor_options=self._resources(),
             request_router_config=RequestRouterConfig(request_router_class=PrefixRouter),
         )
-        return deployment.bind(self._encoded, {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS})
+        log_levels = {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS}
+        return deployment.bind(self._encoded, None if self._address else LOOPBACK, log_levels)
 
     def _resources(self) -> dict[str, float]:
         """On a cluster as many cores as threads; of GPUs there are, everybody gets the same part."""
@@ -129,9 +127,8 @@ class RayPlacement:
         n_threads = self._settings.context.n_threads or 1
         return {"num_cpus": n_threads if self._address else 1, "num_gpus": n_gpus if n_gpus < 1 else int(n_gpus)}
 
-    async def watch(self, on_replicas: Callable[[Mapping[str, Place]], None]) -> None:
-        self._roster.on_replicas = on_replicas
-        on_replicas(self._roster.places)
+    async def watch(self, on_replicas: OnReplicas) -> None:
+        self._roster.watch(on_replicas)
         self._first = asyncio.create_task(self.choose(()))  # only who asks is told
 
     async def choose(self, hashes: Sequence[int]) -> str:
@@ -162,7 +159,3 @@ def shared_out(settings: Settings, n_replicas: int) -> Settings:
         context=replace(settings.context, n_threads=n_threads),
         draft_context=replace(settings.draft_context, n_threads=settings.draft_context.n_threads or n_threads),
     )
-
-
-def open_replicas(settings: Settings, on_progress: OnProgress, *, n_replicas: int, address: str | None) -> Fleet:
-    return Fleet(RayPlacement(settings, n_replicas, address), n_replicas, on_progress)
