@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.cluster.messages import TO_REPLICA, FromReplica, Hello, Place, Pulse, framed, received
+from paceline.cluster.messages import TO_REPLICA, FromReplica, Hello, Place, Pulse, framed, read, received
 from paceline.engine.request import Event, Failed, Finished, Request, failed
 from paceline.errors import PacelineError
 from paceline.process.base import Backend, OnProgress, Status
@@ -38,6 +38,7 @@ from paceline.text.vocabulary import table_of
 
 PULSE = 1.0  # seconds
 GREETING = 10.0
+LONGEST_GREETING = 1024  # bytes
 GROUPS = 2**40  # more than a front ever has
 
 log = logging.getLogger("paceline")
@@ -99,24 +100,29 @@ class Desk:
     # -- fronts
 
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        messages = received(reader, TO_REPLICA)
-        try:
-            async with asyncio.timeout(GREETING):
-                hello = await anext(messages, None)
-        except (TimeoutError, msgspec.DecodeError):
-            hello = None
-        if not isinstance(hello, Hello) or not hmac.compare_digest(hello.secret.encode(), self._secret.encode()):
+        hello = await self._greeting(reader)
+        if hello is None:
             writer.close()
             return
         visitor = Visitor(self, writer, again=hello.again)
         self.visitors.add(visitor)
         try:
             visitor.welcome()
-            async for message in messages:
-                await visitor.hear(message)
+            async for message in received(reader, TO_REPLICA):
+                visitor.hear(message)
         finally:
             self.visitors.discard(visitor)
             visitor.leave()
+
+    async def _greeting(self, reader: asyncio.StreamReader) -> Hello | None:
+        """None where somebody does not know the word, or takes too long over it."""
+        try:
+            async with asyncio.timeout(GREETING):
+                hello = await read(reader, TO_REPLICA, LONGEST_GREETING)
+        except (asyncio.IncompleteReadError, OSError, TimeoutError, msgspec.DecodeError):
+            return None
+        known = isinstance(hello, Hello) and hmac.compare_digest(hello.secret.encode(), self._secret.encode())
+        return hello if isinstance(hello, Hello) and known else None
 
     async def _beat(self) -> None:
         while True:
@@ -163,7 +169,7 @@ class Visitor:
             if message:
                 self.send(message)
 
-    async def hear(self, message: Hello | Submit | Cancel | Call) -> None:
+    def hear(self, message: Hello | Submit | Cancel | Call) -> None:
         engine = self._desk.engine
         assert engine, "a front asks for nothing before it was told that the engine is ready"
         match message:

@@ -62,6 +62,16 @@ def framed(message: ToReplica | FromReplica) -> bytes:
     return len(data).to_bytes(N_LENGTH, "little") + data
 
 
+async def read(
+    reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[Incoming], longest: int = 2**31
+) -> Incoming:
+    """One message. Who wants to send more bytes is cut off."""
+    n = int.from_bytes(await reader.readexactly(N_LENGTH), "little")
+    if n > longest:
+        raise ConnectionError(f"a message of {n} bytes is too long")
+    return decoder.decode(await reader.readexactly(n))
+
+
 async def received(
     reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[Incoming], silence: float | None = None
 ) -> AsyncIterator[Incoming]:
@@ -69,8 +79,7 @@ async def received(
     try:
         while True:
             async with asyncio.timeout(silence):
-                n = int.from_bytes(await reader.readexactly(N_LENGTH), "little")
-                data = await reader.readexactly(n)
-            yield decoder.decode(data)
+                message = await read(reader, decoder)
+            yield message
     except (asyncio.IncompleteReadError, OSError, TimeoutError):
         return

@@ -12,11 +12,11 @@ import pytest
 
 from paceline.cluster.fleet import Fleet
 from paceline.config import Settings
-from paceline.errors import EngineClosed, ModelError
+from paceline.errors import EngineClosed, ModelError, QueueFull
 from paceline.generation import Generation
 from paceline.library import Engine
 from tests.cluster.place import Processes
-from tests.server.live import settings
+from tests.server.live import live, settings
 
 PROMPT = list(range(100))
 LONG = 300
@@ -139,6 +139,33 @@ def test_a_model_that_cannot_be_opened_is_told_in_one_line(tmp_path: Path) -> No
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=r"broken\.gguf"), fleet(settings(str(tmp_path / "broken.gguf"))):
         pass
+
+
+@pytest.mark.model
+def test_more_than_the_queue_holds_are_told_to_come_back(target: str) -> None:
+    wanted = settings(target, n_ctx=512, n_slots=1, n_queue=2)
+    with fleet(wanted) as (engine, _):
+        generations = [write(engine, n) for n in range(4)]
+        with pytest.raises(QueueFull):
+            write(engine, 4)
+        for generation in generations:
+            generation.cancel()
+
+
+@pytest.mark.model
+def test_the_server_says_which_replica(exact: Settings) -> None:
+    placement = Processes(exact, 2)
+    with live(exact, open_backend=lambda _, on_progress: Fleet(placement, 2, on_progress)) as server:
+        bodies = [server.post("/completion", prompt=f"{n} " + 80 * "the ", n_predict=4).json() for n in range(6)]
+        assert {body["id_slot"] // 2 for body in bodies} == {0, 1}
+        assert [replica["status"] for replica in server.http.get("/health").json()["replicas"]] == ["ok", "ok"]
+        assert [slot["replica"] for slot in server.http.get("/slots").json()] == [0, 0, 1, 1]
+        lines = server.http.get("/metrics").text.splitlines()
+        counted = [int(line.split()[1]) for line in lines if line.startswith("paceline:replica_requests_total{")]
+        assert sum(counted) == 6 and min(counted) > 0
+        read = [int(line.split()[1]) for line in lines if line.startswith("paceline:replica_prompt_tokens_total{")]
+        total = next(line for line in lines if line.startswith("llamacpp:prompt_tokens_total "))
+        assert sum(read) == float(total.split()[1])
 
 
 @pytest.mark.model
