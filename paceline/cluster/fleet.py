@@ -37,7 +37,7 @@ ANSWERS = 5.0
 
 
 class Placement(Protocol):
-    """Who starts replicas, knows where they are, and chooses one. All but `start` and `close` on the event loop."""
+    """Who starts replicas, knows where they are, and chooses one. All but `start` and `stop` on the event loop."""
 
     routes: Routes
 
@@ -50,8 +50,11 @@ class Placement(Protocol):
     async def choose(self, hashes: Sequence[int]) -> str:
         """One of those in `routes`; waits until there is one."""
 
-    def close(self, *, last: bool) -> None:
+    async def leave(self, *, last: bool) -> None:
         """`last`: no other front uses the replicas."""
+
+    def stop(self) -> None:
+        """Whatever was started ends, also where starting has failed."""
 
 
 class Fleet:
@@ -95,8 +98,7 @@ class Fleet:
             else:
                 log.exception("the front of the replicas has ended")
         finally:
-            n_fronts = max((link.pulse.n_fronts for link in self._links.values()), default=1)
-            self._placement.close(last=n_fronts <= 1)
+            self._placement.stop()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -111,9 +113,12 @@ class Fleet:
             await self._stopping.wait()
         finally:
             self._give_up_all()
+            n_fronts = max((link.pulse.n_fronts for link in self._links.values()), default=1)
+            self._stopping.set()
             for task in (placing, *self._keeping.values()):
                 task.cancel()
             await asyncio.gather(placing, *self._keeping.values(), return_exceptions=True)
+            await self._placement.leave(last=n_fronts <= 1)
 
     async def _open(self) -> None:
         """When all are ready, or nobody else has come for a minute."""

@@ -102,7 +102,7 @@ class RayPlacement:
                     object_store_memory=OBJECT_STORE,
                     _node_ip_address=LOOPBACK,
                 )
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except Exception as error:  # Ray raises all sorts
             line = str(error).strip().splitlines()[0]
             raise ConfigError(f"Ray at {self._address or 'this machine'} cannot be reached: {line}") from None
         self._folder = context.address_info["session_dir"]
@@ -136,16 +136,17 @@ class RayPlacement:
         async with self._handle.choose_replica(hashes=hashes, _reserve=False) as selection:
             return str(selection.replica_id)
 
-    def close(self, *, last: bool) -> None:
+    async def leave(self, *, last: bool) -> None:
         """Replicas that another front uses stay; a Ray that was started here ends."""
         ROSTERS.pop(self.app, None)
-        if not ray.is_initialized():
-            return
+        self._first.cancel()
         with suppress(Exception):
-            if last and self._address:
-                serve.delete(self.app)
-            elif not self._address:
-                serve.shutdown()
+            if not self._address:
+                await serve.shutdown_async()
+            elif last:
+                await asyncio.to_thread(serve.delete, self.app)
+
+    def stop(self) -> None:
         ray.shutdown()
 
 

@@ -61,7 +61,10 @@ class Processes:
         assert self._loop and self._on_replicas
         self._loop.call_soon_threadsafe(self._on_replicas, dict(self._places))
 
-    def close(self, *, last: bool) -> None:
+    async def leave(self, *, last: bool) -> None:
+        assert last
+
+    def stop(self) -> None:
         for process in self.running.values():
             self._end(process)
 
