@@ -45,7 +45,7 @@ def replicas_of(params: ServerParams) -> OpenBackend | None:
     if not params.replicas and params.ray_address is None:
         return None
     check_ray()
-    return partial(open_replicas, n_replicas=params.replicas or 1, address=params.ray_address)
+    return partial(open_replicas, n_replicas=params.replicas or 1, address=params.ray_address, name=params.ray_app)
 
 
 def load(service: Service, server: Server, addresses: Sequence[str]) -> None:

@@ -58,74 +58,71 @@ class ReplicaEngine:
             desk.close()
 
 
-class RayPlacement:
-    """N replicas of one application, named after its settings: fronts of the same settings share them."""
+def application_of(settings: Settings, n_replicas: int, host: str | None = None) -> Any:
+    """Not yet running. Where everything is on one machine, `host` is its loopback address."""
+    n_gpus = ray.cluster_resources().get("GPU", 0.0) / n_replicas if ray.is_initialized() else 0.0
+    n_cores = 1 if host else settings.context.n_threads or 1
+    deployment = serve.deployment(
+        ReplicaEngine,
+        name="engine",
+        num_replicas=n_replicas,
+        max_ongoing_requests=UNBOUNDED,
+        health_check_period_s=HEALTH_PERIOD,
+        graceful_shutdown_timeout_s=2.0,
+        ray_actor_options={"num_cpus": n_cores, "num_gpus": n_gpus if n_gpus < 1 else int(n_gpus)},
+        request_router_config=RequestRouterConfig(request_router_class=PrefixRouter),
+    )
+    log_levels = {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS}
+    return deployment.bind(msgspec.msgpack.encode(settings), host, log_levels)
 
-    def __init__(self, settings: Settings, n_replicas: int, address: str | None) -> None:
+
+class RayPlacement:
+    """N replicas of one application. Without a `name` it is called after its settings: fronts of the same settings
+    share it, and the last to leave takes it down. One with a name stays."""
+
+    def __init__(self, settings: Settings, n_replicas: int, address: str | None, name: str | None) -> None:
+        self.routes = Routes(settings.engine.n_slots)
         self._settings = settings if address else shared_out(settings, n_replicas)
         self._n_replicas = n_replicas
         self._address = address
-        self.routes = Routes(settings.engine.n_slots)
-        encoded = msgspec.msgpack.encode(self._settings)
-        self._encoded = encoded
-        self.app = f"paceline-{hashlib.sha256(encoded).hexdigest()[:12]}"
+        self._stays = name is not None
+        self.app = name or f"paceline-{hashlib.sha256(msgspec.msgpack.encode(self._settings)).hexdigest()[:12]}"
         self._roster = ROSTERS[self.app] = Roster(self.routes)
         self._handle: Any = None
 
     def start(self) -> None:
-        self._connect()
-        serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
-        if self.app in serve.status().applications:
-            log.info("sharing the replicas of %s, which are there already", self.app)
-            self._handle = serve.get_app_handle(self.app)
-        else:
-            self._deploy()
-
-    def _deploy(self) -> None:
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
         try:
-            self._handle = serve.run(self._application(), name=self.app, route_prefix=None)
-        except RuntimeError as error:
-            raise EngineDied(
-                f"Ray Serve could not start the replicas: {error}; its log is in {self._folder}/logs/serve"
-            ) from None
-
-    def _connect(self) -> None:
-        try:
-            if self._address:
-                context = ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
-            else:
-                context = ray.init(
-                    num_cpus=self._n_replicas,
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    object_store_memory=OBJECT_STORE,
-                    _node_ip_address=LOOPBACK,
-                )
+            folder = self._connect().address_info["session_dir"]
         except Exception as error:  # Ray raises all sorts
             line = str(error).strip().splitlines()[0]
-            raise ConfigError(f"Ray at {self._address or 'this machine'} cannot be reached: {line}") from None
-        self._folder = context.address_info["session_dir"]
+            raise ConfigError(f"Ray on {self._address or 'this machine'} cannot be reached: {line}") from None
+        try:
+            self._find_or_deploy()
+        except RuntimeError as error:
+            why = f"Ray Serve could not start the replicas: {error}; its log is in {folder}/logs/serve"
+            raise EngineDied(why) from None
 
-    def _application(self) -> Any:
-        deployment = serve.deployment(
-            ReplicaEngine,
-            name="engine",
-            num_replicas=self._n_replicas,
-            max_ongoing_requests=UNBOUNDED,
-            health_check_period_s=HEALTH_PERIOD,
-            graceful_shutdown_timeout_s=2.0,
-            ray_actor_options=self._resources(),
-            request_router_config=RequestRouterConfig(request_router_class=PrefixRouter),
+    def _connect(self) -> Any:
+        if self._address:
+            return ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
+        return ray.init(
+            num_cpus=self._n_replicas,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=OBJECT_STORE,
+            _node_ip_address=LOOPBACK,
         )
-        log_levels = {name: logging.getLogger(name).getEffectiveLevel() for name in LOGGERS}
-        return deployment.bind(self._encoded, None if self._address else LOOPBACK, log_levels)
 
-    def _resources(self) -> dict[str, float]:
-        """On a cluster as many cores as threads; of GPUs there are, everybody gets the same part."""
-        n_gpus = ray.cluster_resources().get("GPU", 0.0) / self._n_replicas
-        n_threads = self._settings.context.n_threads or 1
-        return {"num_cpus": n_threads if self._address else 1, "num_gpus": n_gpus if n_gpus < 1 else int(n_gpus)}
+    def _find_or_deploy(self) -> None:
+        serve.start(proxy_location="Disabled")
+        if self.app in serve.status().applications:
+            log.info("using the replicas of %s, which are there already", self.app)
+            self._handle = serve.get_app_handle(self.app)
+        else:
+            wanted = application_of(self._settings, self._n_replicas, None if self._address else LOOPBACK)
+            self._handle = serve.run(wanted, name=self.app, route_prefix=None)
 
     async def watch(self, on_replicas: OnReplicas) -> None:
         self._roster.watch(on_replicas)
@@ -137,13 +134,13 @@ class RayPlacement:
             return str(selection.replica_id)
 
     async def leave(self, *, last: bool) -> None:
-        """Replicas that another front uses stay; a Ray that was started here ends."""
+        """A Ray that was started here ends with everything on it."""
         ROSTERS.pop(self.app, None)
         self._first.cancel()
         with suppress(Exception):
             if not self._address:
                 await serve.shutdown_async()
-            elif last:
+            elif last and not self._stays:
                 await asyncio.to_thread(serve.delete, self.app)
 
     def stop(self) -> None:

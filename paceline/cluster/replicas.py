@@ -26,8 +26,11 @@ def check_ray() -> None:
         raise ConfigError("--replicas needs Ray, which is not installed: pip install 'paceline[ray]'")
 
 
-def open_replicas(settings: Settings, on_progress: OnProgress, *, n_replicas: int, address: str | None) -> Fleet:
-    """`address` is a Ray cluster's; without one a Ray is started on this machine, and ends with the engines."""
+def open_replicas(
+    settings: Settings, on_progress: OnProgress, *, n_replicas: int, address: str | None = None, name: str | None = None
+) -> Fleet:
+    """`address` is a Ray cluster's; without one a Ray is started on this machine, and ends with the engines. Replicas
+    of that `name` are used where there are some, and stay."""
     check_ray()
     alone = ALONE | {"RAY_AUTH_TOKEN": secrets.token_hex()}
     for name, value in (ENVIRONMENT if address else ENVIRONMENT | alone).items():
@@ -36,4 +39,4 @@ def open_replicas(settings: Settings, on_progress: OnProgress, *, n_replicas: in
         from paceline.cluster.ray_serve import RayPlacement
     except ImportError as error:
         raise ConfigError(f"Ray Serve is not complete ({error}): pip install 'paceline[ray]'") from None
-    return Fleet(RayPlacement(settings, n_replicas, address), n_replicas, on_progress)
+    return Fleet(RayPlacement(settings, n_replicas, address, name), n_replicas, on_progress)

@@ -79,6 +79,7 @@ class ServerParams:
     max_connections_per_address: int = 256
     replicas: int = 0
     ray_address: str | None = None
+    ray_app: str | None = None
 
     def __post_init__(self) -> None:
         check_range("the number of HTTP threads", self.threads_http, -1, 1024)

@@ -14,6 +14,7 @@ from benchmarks.server import serving
 from paceline.cluster import replicas as opening
 from paceline.errors import ConfigError
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'paceline[ray]'")
 
 
@@ -33,6 +34,26 @@ def test_a_killed_replica_is_not_missed_and_is_replaced(tmp_path: Path) -> None:
         assert {slot["replica"] for slot in server.get("/slots")} == {0, 1}
         assert server.alive
     assert not server.process.returncode
+
+
+@needs_ray
+def test_the_kubernetes_manifest_is_what_ray_serve_reads(target: str) -> None:
+    import yaml
+    from ray.serve.schema import ServeDeploySchema
+
+    from paceline.cli.deployment import application
+
+    service, front, port = yaml.safe_load_all((DEPLOY / "rayservice.yaml").read_text())
+    [wanted] = ServeDeploySchema(**yaml.safe_load(service["spec"]["serveConfigV2"])).applications
+    assert wanted.import_path == f"{application.__module__}:{application.__name__}"
+    flags = wanted.args["serve"]
+    [pod] = front["spec"]["template"]["spec"]["containers"]
+    assert flags in pod["args"][0] and f"--ray-app {wanted.name}" in pod["args"][0]
+    assert f"--replicas {wanted.args['replicas']}" in pod["args"][0]
+    assert service["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]["replicas"] == int(wanted.args["replicas"])
+    assert port["spec"]["selector"] == front["spec"]["selector"]["matchLabels"]
+    [engine] = [application({**wanted.args, "serve": flags.replace("/models/model.gguf", target)})]
+    assert engine._bound_deployment.num_replicas == int(wanted.args["replicas"])
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,14 @@ TRAFFIC = [
         help="put the replicas on the machines of this Ray cluster; auto = the one that this machine is part of",
     ),
     Flag(
+        names="--ray-app",
+        sets="server.ray_app",
+        kind=Kind.STR,
+        metavar="NAME",
+        default="after the settings; gone with the last front that uses them",
+        help="the replicas' name in Ray Serve: those that are there under this name are used, and stay",
+    ),
+    Flag(
         names="--reuse-port",
         sets="server.reuse_port",
         env="LLAMA_ARG_REUSE_PORT",
