@@ -54,6 +54,7 @@ def load(service: Service, server: Server, addresses: Sequence[str]) -> None:
     try:
         with loading_bar(service.settings.model.path) as on_progress:
             service.load(on_progress)
+        server.take_signals_again()
     except BaseException:
         server.should_exit = True
         raise
