@@ -39,8 +39,9 @@ from paceline.models import demo_model
 DATA = Path(__file__).parent / "data" / "growth.json"
 SIZES = (1, 3, 10, 30, 100, 300, 1000)
 N_SLOTS = 4
-CROWD = 10  # conversations for each replica
-N_REQUESTS = 80  # for each replica
+CROWD = 20  # conversations for each replica
+N_REQUESTS = 80  # for each replica, and
+N_LEAST = 2000  # in all
 CACHE = 32768  # tokens that a replica remembers
 PAUSE = 20.0  # seconds that a person reads, on average
 N_SYSTEMS = 40
@@ -122,7 +123,7 @@ class Simulation:
 
     def __init__(self, n_replicas: int, how: str, times: Times, mix: dict[str, Any], seed: int = 0) -> None:
         self._times = times
-        self._chance = random.Random(seed)
+        self._chance, self._dice = random.Random(seed), random.Random(seed + 1)
         self._mix = mix
         self._machines = [Machine() for _ in range(n_replicas)]
         self._routes = Routes(N_SLOTS)
@@ -141,10 +142,10 @@ class Simulation:
         return int(self._routes.choose(hashes, self._routes.loads.keys()))
 
     def _by_chance(self, hashes: Sequence[int]) -> int:
-        return self._chance.randrange(len(self._machines))
+        return self._dice.randrange(len(self._machines))
 
     def _of_two(self, hashes: Sequence[int]) -> int:
-        pair = [self._chance.choice(self._names) for _ in range(2)]
+        pair = [self._dice.choice(self._names) for _ in range(2)]
         return int(min(pair, key=self._routes.loads.__getitem__))
 
     # -- what happens
@@ -154,8 +155,8 @@ class Simulation:
         n_replicas = len(self._machines)
         for _ in range(CROWD * n_replicas):
             self._later(self._chance.uniform(0, PAUSE), self._ask, self._dialogue())
-        n_wanted, n_warm = N_REQUESTS * n_replicas, N_REQUESTS * n_replicas // 5
-        n_done, began, now = 0, 0.0, 0.0
+        n_wanted = max(N_LEAST, N_REQUESTS * n_replicas)
+        n_warm, n_done, began, now = n_wanted // 5, 0, 0.0, 0.0
         while n_done < n_wanted:
             now, _, work, what = heapq.heappop(self._events)
             n_done += work == self._end

@@ -32,7 +32,7 @@ from benchmarks.answers import Broken, Lost
 from benchmarks.bodies import kinds
 from benchmarks.common import show
 from benchmarks.kills import N_CTX, Case, Tally, client, references, tiny_model, try_one
-from benchmarks.server import CHILD, Server, children, command, serving
+from benchmarks.server import CHILD, PROC, Server, children, command, serving
 from paceline.errors import PacelineError
 
 N_SLOTS = 2
@@ -160,6 +160,30 @@ def milliseconds(http: httpx.Client, number: int) -> float:
     return 1e3 * (perf_counter() - start)
 
 
+# -- what the front's processor does
+
+
+def front_cost(server: Server, n_requests: int = 100, n_streams: int = 16, n_tokens: int = 256) -> tuple[float, float]:
+    """Milliseconds of its time for a request, and for a token that is streamed."""
+    before = busy_ms(server.pid)
+    with client(server) as http:
+        for number in range(n_requests):
+            http.post("/completion", json={"prompt": f"the {number}", "n_predict": 1}).raise_for_status()
+    request = (busy_ms(server.pid) - before) / n_requests
+    body = {"prompt": "the end", "n_predict": n_tokens, "stream": True, "ignore_eos": True}
+    before = busy_ms(server.pid)
+    with ThreadPoolExecutor(4) as pool, client(server) as http:
+        list(pool.map(lambda seed: http.post("/completion", json={**body, "seed": seed}).read(), range(n_streams)))
+    streams = busy_ms(server.pid) - before
+    return request, (streams - n_streams * request) / (n_streams * n_tokens)
+
+
+def busy_ms(pid: int) -> float:
+    """The processor's time so far, which other work on the machine does not change."""
+    user, system = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[11:13]
+    return 1e3 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 # -- all of it
 
 
@@ -177,6 +201,7 @@ def measure(model: str, args: argparse.Namespace) -> dict[str, Any]:
         shares = [cached_share(server, n_clients) for server, n_clients in ((one, 4), (two, 4))]
         alone, through = latencies(one, two, args.pairs)
         added = quantiles([b - a for a, b in zip(alone, through, strict=True)], n=10)
+        costs = [front_cost(server) for server in (one, two)]
         return {
             "requests": tally.n_requests,
             "clients": args.clients,
@@ -195,6 +220,8 @@ def measure(model: str, args: argparse.Namespace) -> dict[str, Any]:
             "added_ms_median": round(added[4], 2),
             "added_ms_p10": round(added[0], 2),
             "added_ms_p90": round(added[-1], 2),
+            "front_ms_per_request": [round(request, 2) for request, _ in costs],
+            "front_ms_per_token": [round(token, 3) for _, token in costs],
             "load_average": round(os.getloadavg()[0], 1),
         }
 

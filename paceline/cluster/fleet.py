@@ -91,7 +91,8 @@ class Fleet:
         try:
             self._placement.start()
             if not self._closing.is_set():
-                asyncio.run(self._serve())
+                with asyncio.Runner(loop_factory=new_loop) as runner:
+                    runner.run(self._serve())
         except BaseException as error:
             if not self._opened.done():
                 self._opened.set_exception(error)
@@ -360,3 +361,12 @@ class Fleet:
         numbers = sorted({*range(self._n_replicas), *links})
         replicas = [replica_health(number, links.get(number), self._records[number]) for number in numbers]
         return health_of(replicas, list(links.values()), self._reason)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The quicker one, where there is one for the system."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

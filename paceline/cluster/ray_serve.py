@@ -91,17 +91,26 @@ class RayPlacement:
         self._handle: Any = None
 
     def start(self) -> None:
-        logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        try:
-            folder = self._connect().address_info["session_dir"]
-        except Exception as error:  # Ray raises all sorts
-            line = str(error).strip().splitlines()[0]
-            raise ConfigError(f"Ray on {self._address or 'this machine'} cannot be reached: {line}") from None
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # it warns of probes that nobody needs here
+        folder = self._connected().address_info["session_dir"]
         try:
             self._find_or_deploy()
         except RuntimeError as error:
             why = f"Ray Serve could not start the replicas: {error}; its log is in {folder}/logs/serve"
             raise EngineDied(why) from None
+
+    def _connected(self) -> Any:
+        """A Ray of our own is tried twice: on a busy machine it may not be up within the half minute that it waits."""
+        for last in (True,) if self._address else (False, True):
+            try:
+                return self._connect()
+            except Exception as error:  # of all sorts
+                ray.shutdown()
+                line = str(error).strip().partition("\n")[0]
+                if last:
+                    raise ConfigError(f"Ray on {self._address or 'this machine'} cannot be reached: {line}") from None
+                log.warning("Ray did not start, trying once more: %s", line)
+        raise AssertionError
 
     def _connect(self) -> Any:
         if self._address:

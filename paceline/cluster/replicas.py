@@ -33,8 +33,8 @@ def open_replicas(
     of that `name` are used where there are some, and stay."""
     check_ray()
     alone = ALONE | {"RAY_AUTH_TOKEN": secrets.token_hex()}
-    for name, value in (ENVIRONMENT if address else ENVIRONMENT | alone).items():
-        os.environ.setdefault(name, value)
+    for variable, value in (ENVIRONMENT if address else ENVIRONMENT | alone).items():
+        os.environ.setdefault(variable, value)
     try:
         from paceline.cluster.ray_serve import RayPlacement
     except ImportError as error:
