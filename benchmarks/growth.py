@@ -37,13 +37,13 @@ from paceline.engine.request import Request, Tokens
 from paceline.models import demo_model
 
 DATA = Path(__file__).parent / "data" / "growth.json"
-SIZES = (1, 3, 10, 30, 100, 300, 1000)
+SIZES = (1, 10, 100, 1000)
 N_SLOTS = 4
-CROWD = 20  # conversations for each replica
-N_REQUESTS = 80  # for each replica, and
-N_LEAST = 2000  # in all
+CROWD = 5  # conversations for each replica
+N_REQUESTS = 40  # for each replica, and
+N_LEAST = 1000  # in all
 CACHE = 32768  # tokens that a replica remembers
-PAUSE = 20.0  # seconds that a person reads, on average
+PAUSE = 5.0  # seconds that a person reads, on average
 N_SYSTEMS = 40
 Router = Callable[[Sequence[int]], int]
 
@@ -277,11 +277,12 @@ def n_more(chance: random.Random) -> int:
 
 def simulate(sizes: Sequence[int], kept: dict[str, Any]) -> list[dict[str, Any]]:
     times = Times(kept["prompt_ms"] / 1e3, tuple(ms / 1e3 for ms in kept["step_ms"]))
-    runs = [(size, how) for size in sizes for how in ("prefix", "two", "random")]
-    return [
-        {"replicas": size, "router": how, **Simulation(size, how, times, kept).run().row()}
-        for size, how in track(runs, "simulating")
-    ]
+    runs = [(size, how) for size in sizes for how in ("prefix", "random", "two")]
+    rows = []
+    for size, how in track(runs, "simulating", console=Console(stderr=True)):
+        rows.append({"replicas": size, "router": how, **Simulation(size, how, times, kept).run().row()})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
 
 
 def main() -> None:
@@ -297,7 +298,6 @@ def main() -> None:
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console().print(table)
-    print(json.dumps(rows))
 
 
 if __name__ == "__main__":

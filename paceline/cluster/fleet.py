@@ -110,7 +110,8 @@ class Fleet:
         await self._placement.watch(self._on_replicas)
         try:
             await self._open()
-            self._opened.set_result(None)
+            if not self._opened.done():
+                self._opened.set_result(None)
             await self._stopping.wait()
         finally:
             self._give_up_all()
@@ -124,7 +125,7 @@ class Fleet:
     async def _open(self) -> None:
         """When all are ready, or nobody else has come for a minute."""
         until = None
-        while len(self._links) < self._n_replicas and not self._closing.is_set():
+        while len(self._links) < self._n_replicas and not self._stopping.is_set():
             try:
                 async with asyncio.timeout_at(until):
                     await self._news.wait()
@@ -137,8 +138,12 @@ class Fleet:
 
     def close(self) -> None:
         self._closing.set()
-        self._call_soon(lambda: self._stopping.set())
+        self._call_soon(self._stop)
         self._thread.join()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._news.set()
 
     def _give_up_all(self) -> None:
         error = EngineClosed("the engine was closed")
@@ -147,7 +152,7 @@ class Fleet:
         for live in lives:
             live.give_up(error)
         for inquiry in unasked:
-            inquiry.future.set_exception(error)
+            inquiry.fail(error)
 
     def _call_soon(self, work: Callable[..., object], *args: Any) -> None:
         with suppress(RuntimeError, AttributeError):  # the loop is closed, or was never there
@@ -180,7 +185,7 @@ class Fleet:
     def changed(self, link: Link) -> None:
         if link.refusal and not self._opened.done():
             self._opened.set_exception(link.refusal)
-            self._stopping.set()
+            self._stop()
         elif link.info:
             self._join(link, link.info)
         shares = [1.0] * len(self._links) + ([] if link.info else [link.share])
@@ -213,7 +218,7 @@ class Fleet:
             self._move(live)
         for inquiry in link.inquiries.values():
             if inquiry.bound:
-                inquiry.future.set_exception(EngineDied(self._reason))
+                inquiry.fail(EngineDied(self._reason))
             else:
                 self._inquire(inquiry)
 
@@ -310,11 +315,11 @@ class Fleet:
     def _inquire(self, inquiry: Inquiry, link: Link | None = None) -> None:
         """Of whoever has the least to do, unless it is for one of them."""
         if self._stopping.is_set():
-            inquiry.future.set_exception(EngineClosed("the engine is closed"))
+            inquiry.fail(EngineClosed("the engine is closed"))
         elif link is None and not self._links:
             self._unasked.append(inquiry)
         elif inquiry.bound and link and link.id not in self._links:
-            inquiry.future.set_exception(EngineDied(self._reason))
+            inquiry.fail(EngineDied(self._reason))
         else:
             (link or min(self._links.values(), key=lambda each: len(each.inquiries) + len(each.live))).ask(inquiry)
 

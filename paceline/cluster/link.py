@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
@@ -33,6 +32,14 @@ class Inquiry:
     args: tuple[Any, ...]
     future: Future[Any]
     bound: bool = False
+
+    def answer(self, value: object) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(value)
+
+    def fail(self, error: PacelineError) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
 
 class Owner(Protocol):
@@ -114,9 +121,9 @@ class Link:
                 for id, event in events:
                     self._hear_event(id, event)
             case Returned(id, value):
-                self._conclude(id, lambda future: future.set_result(value))
+                self.inquiries.pop(id).answer(value)
             case Raised(id, kind, text):
-                self._conclude(id, lambda future: future.set_exception(named(kind, text)))
+                self.inquiries.pop(id).fail(named(kind, text))
             case Logged(name, level, text):
                 logging.getLogger(name).log(level, "replica %d: %s", self.number, text)
             case Pulse():
@@ -145,8 +152,3 @@ class Link:
         elif isinstance(event, Started):
             event = Started(self.slot_zero + event.slot)
         live.on_event(event)
-
-    def _conclude(self, id: int, conclude: Callable[[Future[Any]], None]) -> None:
-        inquiry = self.inquiries.pop(id, None)
-        if inquiry and inquiry.future.set_running_or_notify_cancel():
-            conclude(inquiry.future)
