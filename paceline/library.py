@@ -106,6 +106,13 @@ class Engine:
         engine._use(settings, local or ChildEngine(settings, on_progress))
         return engine
 
+    @classmethod
+    def on(cls, settings: Settings, backend: Backend) -> Self:
+        """For programs that have opened the settings in a way of their own, such as several engines behind one."""
+        engine = cls.__new__(cls)
+        engine._use(settings, backend)
+        return engine
+
     def _use(self, settings: Settings, backend: Backend) -> None:
         self.settings = settings
         self.backend = backend

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "hub": {"errors", "files", "hub"},
     "models": {"errors", "llama"},
     "process": {"config", "errors", "files", "models", "llama", "drafters", "planner", "engine", "text", "process"},
+    "cluster": {"config", "errors", "process", "text", "cluster"},
     "generation": {"errors", "text"},
     "library": {"config", "errors", "models", "generation", "process", "text"},
     "server": {"config", "errors", "library", "generation", "process.base", "text", "server"},
@@ -101,7 +102,7 @@ def test_an_event_passes_three_hands_to_the_client() -> None:
 
 def test_no_closure_crosses_the_engines_border() -> None:
     """Requests, events and messages are data: their fields name no callable."""
-    for name in ("engine/request.py", "engine/stats.py", "process/messages.py"):
+    for name in ("engine/request.py", "engine/stats.py", "process/messages.py", "cluster/messages.py"):
         fields = [node for node in ast.walk(tree(ROOT / name)) if isinstance(node, ast.AnnAssign)]
         assert fields
         assert not [ast.unparse(field) for field in fields if "Callable" in ast.unparse(field.annotation)]

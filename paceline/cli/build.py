@@ -126,15 +126,21 @@ def engine(parsed: Parsed, has_draft: bool) -> EngineParams:
         n_batch = parsed.values.get("context.n_batch", AUTO_SLOTS)
         values["n_slots"] = min(AUTO_SLOTS, n_batch) if automatic(parsed) else EngineParams().n_slots
     if parsed.command == "serve":
-        values.setdefault("cache_ram", auto_cache())
+        values.setdefault("cache_ram", auto_cache(n_engines(parsed)))
     values["spec_types"] = spec_types(values.get("spec_types", ()), has_draft)
     return EngineParams(speculative=speculative(parsed), drafters=drafters(parsed), **values)
 
 
-def auto_cache() -> int:
-    """MiB for prompts of idle slots: llama-server's, or a quarter of what there is."""
+def n_engines(parsed: Parsed) -> int:
+    """How many share this machine."""
+    server = parsed.under("server")
+    return 1 if "ray_address" in server else server.get("replicas") or 1
+
+
+def auto_cache(n_engines: int = 1) -> int:
+    """MiB for prompts of idle slots: llama-server's, or a quarter of what there is for all engines."""
     n_bytes = usable_memory()
-    return AUTO_CACHE if n_bytes is None else min(AUTO_CACHE, n_bytes // 4 // MIB)
+    return AUTO_CACHE if n_bytes is None else min(AUTO_CACHE, n_bytes // 4 // n_engines // MIB)
 
 
 def speculation_off(parsed: Parsed) -> bool:

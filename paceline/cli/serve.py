@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from paceline.cli import build
 from paceline.cli.fetching import name_of, with_files
@@ -14,12 +15,13 @@ from paceline.cli.flags import Parsed
 from paceline.cli.options import RequestOptions
 from paceline.cli.progress import loading_bar
 from paceline.cli.prompts import read_text
+from paceline.cluster.replicas import check_ray, open_replicas
 from paceline.config import ModelParams
 from paceline.errors import ConfigError
 from paceline.server import vertex
 from paceline.server.listener import Server, listen_everywhere, url
 from paceline.server.params import ServerParams
-from paceline.server.service import Service
+from paceline.server.service import OpenBackend, Service
 from paceline.server.text_request import Defaults, scales_of
 
 log = logging.getLogger("paceline")
@@ -30,7 +32,7 @@ def main(parsed: Parsed) -> int:
     params = with_name(vertex.configured(params, os.environ), parsed)
     settings = build.settings(parsed)
     defaults = defaults_of(parsed, params, settings.model)
-    service = Service(with_files(settings, parsed), params, defaults)
+    service = Service(with_files(settings, parsed), params, defaults, open_backend=replicas_of(params))
     server = Server(service)
     with listen_everywhere(params) as sockets:
         addresses = [url(params, sock) for sock in sockets]
@@ -41,12 +43,21 @@ def main(parsed: Parsed) -> int:
     return 0
 
 
+def replicas_of(params: ServerParams) -> OpenBackend | None:
+    """How several engines are opened, where several are wanted."""
+    if not params.replicas and params.ray_address is None:
+        return None
+    check_ray()
+    return partial(open_replicas, n_replicas=params.replicas or 1, address=params.ray_address, name=params.ray_app)
+
+
 def load(service: Service, server: Server, addresses: Sequence[str]) -> None:
     """On its own thread, beside the server, which says "loading" meanwhile. A model that fails ends the server."""
     log.info("%s/health answers while %s loads", addresses[0], service.model_name)
     try:
         with loading_bar(service.settings.model.path) as on_progress:
             service.load(on_progress)
+        server.take_signals_again()
     except BaseException:
         server.should_exit = True
         raise

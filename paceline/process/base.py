@@ -44,12 +44,14 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotStatus(msgspec.Struct, frozen=True):
-    """One slot: the request it serves, if any, how many tokens it holds and how many of them were written for it."""
+    """One slot: the request it serves, if any, how many tokens it holds and how many of them were written for it; and
+    in which replica it is, where there are several."""
 
     id: int
     request: int | None
     n_tokens: int
     n_generated: int
+    replica: int | None = None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,14 +77,30 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return plain / actual if any(stats.n_tokens for stats in self.drafters) else 1.0
 
 
+class ReplicaHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine of several: where it is, whether it computes, how often it was started again, and what this front had
+    of it. A replica that is replaced leaves its number and its counters to the next."""
+
+    number: int
+    host: str
+    ready: bool
+    n_restarts: int
+    n_running: int
+    n_requests: int
+    n_prompt: int
+    n_cached: int
+    n_predicted: int
+
+
 class Health(msgspec.Struct, frozen=True):
     """Whether requests are computed at the moment, how often the engine was started again, and why the last time. One
-    that is asleep is ready too: the next request wakes it."""
+    that is asleep is ready too: the next request wakes it. `replicas` are those there are, where there are several."""
 
     ready: bool = True
     n_restarts: int = 0
     reason: str = ""
     asleep: bool = False
+    replicas: tuple[ReplicaHealth, ...] = ()
 
 
 class Backend(Protocol):

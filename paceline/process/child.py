@@ -19,6 +19,7 @@ from paceline.engine.request import Event, Request, Started, failed
 from paceline.engine.worker import WORKER
 from paceline.process.local import open_engine
 from paceline.process.messages import (
+    QUESTIONS,
     Call,
     Cancel,
     Close,
@@ -39,7 +40,6 @@ from paceline.process.watch import Watch, on_death, patience
 from paceline.text.vocabulary import table_of
 
 N_ANSWERING = 4
-QUESTIONS = ("tokenize", "apply_template", "embed", "pairs", "status", "save_slot", "restore_slot", "erase_slot")
 
 
 class Outbox:

@@ -17,6 +17,8 @@ from paceline.text.vocabulary import VocabularyTable
 
 N_LENGTH = 4
 BUFFER = 2**20
+QUESTIONS = ("tokenize", "apply_template", "embed", "pairs", "status", "save_slot", "restore_slot", "erase_slot")
+"""Methods of a `Backend` that may be called from afar."""
 
 
 class Open(msgspec.Struct, frozen=True, tag=True):

@@ -177,7 +177,9 @@ class ChildEngine:
     # -- what is asked
 
     def submit(self, request: Request, on_event: OnEvent) -> None:
-        self._add(Live(request, on_event))
+        """One that goes on where another engine had left it is known that far."""
+        before = request.resume or Resume([], Timings())
+        self._add(Live(request, on_event, before.tokens.copy(), before.timings))
 
     def cancel(self, id: int) -> None:
         with self._lock:

@@ -115,9 +115,11 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+        self._serving: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Templates, tokens and grammars are worked at beside the event loop, by so many threads."""
+        self._serving = asyncio.get_running_loop()
         n_threads = self.service.params.threads_http
         if n_threads > 0:
             workers = ThreadPoolExecutor(n_threads, "paceline-http")
@@ -136,9 +138,17 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before: dict[int, Any] = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        before = self._take_signals()
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _take_signals(self) -> dict[int, Any]:
+        return {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+
+    def take_signals_again(self) -> None:
+        """From any thread: what was opened since may have taken them for itself, as Ray does."""
+        if self._serving:  # else they are not taken yet
+            self._serving.call_soon_threadsafe(self._take_signals)

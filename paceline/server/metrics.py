@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from paceline.engine.request import Timings
 from paceline.engine.stats import DrafterStats
 from paceline.generation import Chunk
-from paceline.process.base import Health, Status
+from paceline.process.base import Health, ReplicaHealth, Status
 
 WINDOW_S = 5.0
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -113,7 +113,11 @@ class Metrics:
     def text(self, status: Status, health: Health) -> bytes:
         """Everything, in Prometheus' format."""
         restarts = Family(f"{OURS}engine_restarts_total", COUNTER, "how often the engine's process was started again")
-        ours = [restarts.of(health.n_restarts), *drafter_families(status.drafters)]
+        ours = [
+            restarts.of(health.n_restarts),
+            *drafter_families(status.drafters),
+            *replica_families(health.replicas),
+        ]
         families = [*self._upstream(status), *speculation(status.drafters), *ours]
         text = "".join(map(str, families)).encode() + generate_latest(self.registry)
         self._scraped = defaultdict(float, self.totals)
@@ -194,6 +198,26 @@ def drafter_families(drafters: Sequence[DrafterStats]) -> Iterator[Family]:
         family = Family(f"{OURS}drafter_{name}_total", COUNTER, f"{help}, by drafter")
         for stats in drafters:
             family = family.of(getattr(stats, field), drafter=stats.name)
+        yield family
+
+
+REPLICA = {
+    "ready": (GAUGE, "whether it computes", "ready"),
+    "requests_processing": (GAUGE, "requests it has, at work and waiting", "n_running"),
+    "restarts_total": (COUNTER, "how often it, or its engine's process, was started again", "n_restarts"),
+    "requests_total": (COUNTER, "requests it has finished", "n_requests"),
+    "prompt_tokens_total": (COUNTER, "prompt tokens read, without those reused", "n_prompt"),
+    "prompt_tokens_cached_total": (COUNTER, "prompt tokens reused", "n_cached"),
+    "tokens_predicted_total": (COUNTER, "tokens written", "n_predicted"),
+}
+
+
+def replica_families(replicas: Sequence[ReplicaHealth]) -> Iterator[Family]:
+    """Engine by engine what stands above as a sum, where there are several."""
+    for name, (kind, help, field) in REPLICA.items() if replicas else ():
+        family = Family(f"{OURS}replica_{name}", kind, f"{help}, by replica")
+        for replica in replicas:
+            family = family.of(int(getattr(replica, field)), replica=replica.number)
         yield family
 
 

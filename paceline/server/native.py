@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from paceline.errors import ConfigError, PromptError
+from paceline.process.base import ReplicaHealth
 from paceline.server import dialogue, slots
 from paceline.server.body import BodyRoute
 from paceline.server.errors import Json, not_supported, unavailable
@@ -163,9 +164,21 @@ def health_json(service: Service) -> dict[str, Any]:
     restarts: dict[str, Any] = (
         {"restarts": health.n_restarts, "last_restart": health.reason} if health.n_restarts else {}
     )
+    if health.replicas:
+        restarts["replicas"] = [replica_json(replica) for replica in health.replicas]
     if not health.ready:
         raise unavailable("the engine is being started again", status="restarting", **restarts)
     return {"status": "ok", **restarts}
+
+
+def replica_json(replica: ReplicaHealth) -> dict[str, Any]:
+    return {
+        "replica": replica.number,
+        "host": replica.host,
+        "status": "ok" if replica.ready else "restarting",
+        "restarts": replica.n_restarts,
+        "requests": replica.n_running,
+    }
 
 
 def native_requests(service: Service, body: NativeBody) -> tuple[list[TextRequest], ReplyOptions]:

@@ -77,6 +77,9 @@ class ServerParams:
     body_timeout: int = 30
     max_connections: int = 0
     max_connections_per_address: int = 256
+    replicas: int = 0
+    ray_address: str | None = None
+    ray_app: str | None = None
 
     def __post_init__(self) -> None:
         check_range("the number of HTTP threads", self.threads_http, -1, 1024)
@@ -85,6 +88,7 @@ class ServerParams:
         check(self.port > 0 or len(self.hosts) <= 1, "--port 0 takes a single --host")
         check(bool(self.hosts), "the address to listen on is empty; 127.0.0.1 is this machine alone")
         check_range("port", self.port, 0, 65535)
+        check_range("the number of replicas", self.replicas, 0, 4096)
         check_range("timeout", self.timeout, 1, 10**6)
         check_range("the largest request in MiB", self.max_body_mib, 1, 4096)
         check_range("the seconds to finish answers at shutdown", self.shutdown_timeout, 0, 3600)

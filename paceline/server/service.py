@@ -17,7 +17,7 @@ from paceline.config import Settings
 from paceline.errors import CannotWrite, PacelineError, QueueFull
 from paceline.generation import Chunk, Generation
 from paceline.library import Engine
-from paceline.process.base import Status
+from paceline.process.base import Backend, OnProgress, Status
 from paceline.server.dialogue import Manner, Template
 from paceline.server.errors import ApiError, not_supported, unavailable
 from paceline.server.grammars import Grammars
@@ -34,6 +34,7 @@ log = logging.getLogger("paceline")
 
 Body = TypeVar("Body", bound=SamplingBody)
 Prepared = TypeVar("Prepared")
+OpenBackend = Callable[[Settings, OnProgress], Backend]
 
 
 class Choice:
@@ -67,10 +68,16 @@ class Choice:
 
 class Service:
     """One model and the requests it serves. Asynchronous parts run on one event loop; `load` on a thread of its own.
-    `process` puts the engine in a child process."""
+    `process` puts the engine in a child process; `open_backend` puts it anywhere else."""
 
     def __init__(
-        self, settings: Settings, params: ServerParams, defaults: Defaults | None = None, *, process: bool = True
+        self,
+        settings: Settings,
+        params: ServerParams,
+        defaults: Defaults | None = None,
+        *,
+        process: bool = True,
+        open_backend: OpenBackend | None = None,
     ) -> None:
         if params.reranking:
             settings = replace(settings, context=replace(settings.context, pooling="rank"))
@@ -88,6 +95,7 @@ class Service:
         self.running: set[Choice] = set()
         self._marks: dict[Style, Marks] = {}
         self._process = process
+        self._open_backend = open_backend
         self._engine: Engine | None = None
         self._template: Template | None = None
         self._closing = False
@@ -104,7 +112,7 @@ class Service:
                 on_progress(share)
 
         try:
-            engine = Engine.from_settings(self.settings, report, process=self._process)
+            engine = self._opened(report)
             template = self._prepared(engine)
         except Exception as error:
             self.error = error
@@ -114,6 +122,11 @@ class Service:
             log.info("%s", line)
         if self._closing:
             engine.close()
+
+    def _opened(self, on_progress: OnProgress) -> Engine:
+        if self._open_backend:
+            return Engine.on(self.settings, self._open_backend(self.settings, on_progress))
+        return Engine.from_settings(self.settings, on_progress, process=self._process)
 
     def _prepared(self, engine: Engine) -> Template:
         """A server that could not do what it was started for ends at once."""

@@ -30,6 +30,7 @@ def slot_json(service: Service, slot: SlotStatus, choice: Choice | None) -> dict
     timings = choice.generation.timings if choice else Timings()
     return {
         "id": slot.id,
+        **({} if slot.replica is None else {"replica": slot.replica}),
         "id_task": slot.request if busy else -1,
         "n_ctx": service.engine.n_ctx,
         "n_tokens": slot.n_tokens,

@@ -14,7 +14,7 @@ import httpx
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
 from paceline.server.listener import Server, listen, url
 from paceline.server.params import ServerParams
-from paceline.server.service import Service
+from paceline.server.service import OpenBackend, Service
 from paceline.server.text_request import Defaults
 
 
@@ -52,10 +52,15 @@ def settings(model: str, *, n_ctx: int = 2048, n_slots: int = 2, n_threads: int 
 
 @contextmanager
 def live(
-    settings: Settings, params: ServerParams | None = None, defaults: Defaults | None = None, *, load: bool = True
+    settings: Settings,
+    params: ServerParams | None = None,
+    defaults: Defaults | None = None,
+    *,
+    load: bool = True,
+    open_backend: OpenBackend | None = None,
 ) -> Iterator[Live]:
     params = params or ServerParams(port=0, metrics=True, shutdown_timeout=1)
-    service = Service(settings, params, defaults)
+    service = Service(settings, params, defaults, open_backend=open_backend)
     if load:
         service.load()
     server = Server(service)

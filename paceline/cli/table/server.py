@@ -178,6 +178,30 @@ LISTEN = [
 
 TRAFFIC = [
     Flag(
+        names="--replicas",
+        sets="server.replicas",
+        kind=Kind.INT,
+        default="one engine, without Ray",
+        help="so many engines behind this one address, each in a process of Ray Serve: requests go where their prefix "
+        "is cached, a replica that dies is replaced (needs paceline[ray]; docs/machines.md)",
+    ),
+    Flag(
+        names="--ray-address",
+        sets="server.ray_address",
+        kind=Kind.STR,
+        metavar="ADDRESS",
+        default="a Ray of its own, on this machine",
+        help="put the replicas on the machines of this Ray cluster; auto = the one that this machine is part of",
+    ),
+    Flag(
+        names="--ray-app",
+        sets="server.ray_app",
+        kind=Kind.STR,
+        metavar="NAME",
+        default="after the settings; gone with the last front that uses them",
+        help="the replicas' name in Ray Serve: those that are there under this name are used, and stay",
+    ),
+    Flag(
         names="--reuse-port",
         sets="server.reuse_port",
         env="LLAMA_ARG_REUSE_PORT",
