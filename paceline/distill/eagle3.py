@@ -7,7 +7,7 @@ target's; of the target's tokens it knows the most frequent ones, in the order o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -144,6 +144,3 @@ def turned(values: Tensor, turns: Tensor) -> Tensor:
     cos, sin = turns.unbind(-1)
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
-
-def with_context(shape: HeadShape, context: int) -> HeadShape:
-    return replace(shape, context=context)
