@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "process": {"config", "errors", "files", "models", "llama", "drafters", "planner", "engine", "text", "process"},
     "generation": {"errors", "text"},
     "library": {"config", "errors", "models", "generation", "process", "text"},
+    "distill": {"config", "errors", "files", "llama", "planner", "text", "distill"},
     "server": {"config", "errors", "library", "generation", "process.base", "text", "server"},
 }
 """Beside itself and data."""

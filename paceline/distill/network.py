@@ -1,0 +1,172 @@
+"""A decoder of the Llama family in torch: what the target is rebuilt with, and what a student is made of.
+
+The residual stream is float32 always: activations of small models reach 25,000, where half precision cannot count.
+Multiplications take their precision from `torch.autocast`, so one code serves a frozen bfloat16 target, a student
+with float32 weights that trains in bfloat16, and plain float32 on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from paceline.distill.reading import Hyperparameters
+
+
+class Pass(NamedTuple):
+    """One run over some tokens: the states after the last norm [rows, tokens, width], and the residual stream as it
+    enters each of the layers that were asked for, in their order."""
+
+    hidden: torch.Tensor
+    inputs: tuple[torch.Tensor, ...]
+
+
+class KeyValues:
+    """Memory of rows that are written in lockstep: all stand at the same position, so no mask is needed and the
+    part in use is a slice. `n` lives on the host: nothing waits for the device."""
+
+    def __init__(self, shape: Hyperparameters, n_rows: int, n_ctx: int, device: str, dtype: torch.dtype) -> None:
+        size = (shape.n_layer, 2, n_rows, shape.n_head_kv, n_ctx, shape.head_dim)
+        self.cells = torch.zeros(size, device=device, dtype=dtype)
+        self.n = 0
+
+    def extend(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Takes in the newest and gives all."""
+        end = self.n + keys.shape[2]
+        for cells, new in zip(self.cells[layer], (keys, values), strict=True):
+            cells[:, :, self.n : end] = new
+        return self.cells[layer, 0, :, :, :end], self.cells[layer, 1, :, :, :end]
+
+
+class Norm(nn.Module):
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(x.float(), (x.shape[-1],), self.weight.float(), self.eps)
+
+
+class Attention(nn.Module):
+    """Queries, keys and values come from one matrix, in this order."""
+
+    def __init__(self, shape: Hyperparameters, *, qkv_bias: bool = False, out_bias: bool = False) -> None:
+        super().__init__()
+        self.n_head, self.n_head_kv, self.head_dim = shape.n_head, shape.n_head_kv, shape.head_dim
+        n_out = self.head_dim * (self.n_head + 2 * self.n_head_kv)
+        self.qkv = nn.Linear(shape.n_embd, n_out, bias=qkv_bias)
+        self.out = nn.Linear(self.n_head * self.head_dim, shape.n_embd, bias=out_bias)
+        self.q_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
+        self.k_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
+
+    def forward(
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: KeyValues | None, layer: int
+    ) -> torch.Tensor:
+        n_rows, n_tokens, _ = x.shape
+        heads = self.qkv(x).view(n_rows, n_tokens, -1, self.head_dim).transpose(1, 2)
+        q, k, v = heads.split((self.n_head, self.n_head_kv, self.n_head_kv), dim=1)
+        q, k = rotate(self.q_norm(q), rotation).to(v.dtype), rotate(self.k_norm(k), rotation).to(v.dtype)
+        if memory is not None:
+            k, v = memory.extend(layer, k, v)
+        return self.out(attend(q, k, v).transpose(1, 2).reshape(n_rows, n_tokens, -1))
+
+
+def rotate(x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Rotary positions, halves against each other."""
+    cos, sin = rotation
+    left, right = x.float().chunk(2, dim=-1)
+    return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Causal; the queries are the last of the keys' positions."""
+    n_rows, n_head, n_new, head_dim = q.shape
+    n_head_kv, n_all = k.shape[1], k.shape[2]
+    if n_new == 1:  # the queries that share a key take the place of positions: no copies of keys, and no mask
+        shared = q.view(n_rows, n_head_kv, n_head // n_head_kv, head_dim)
+        return functional.scaled_dot_product_attention(shared, k, v).view(q.shape)
+    mask = None
+    if n_all > n_new:
+        mask = torch.ones(n_new, n_all, dtype=torch.bool, device=q.device).tril(n_all - n_new)
+    return functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=n_head != n_head_kv
+    )
+
+
+class FeedForward(nn.Module):
+    """Gate and up come from one matrix, in this order."""
+
+    def __init__(self, shape: Hyperparameters) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(shape.n_embd, 2 * shape.n_ff, bias=False)
+        self.down = nn.Linear(shape.n_ff, shape.n_embd, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(functional.silu(gate) * up)
+
+
+class Layer(nn.Module):
+    def __init__(self, shape: Hyperparameters, *, qkv_bias: bool = False, out_bias: bool = False) -> None:
+        super().__init__()
+        self.attention_norm = Norm(shape.n_embd, shape.eps)
+        self.attention = Attention(shape, qkv_bias=qkv_bias, out_bias=out_bias)
+        self.feed_norm = Norm(shape.n_embd, shape.eps)
+        self.feed = FeedForward(shape)
+
+    def forward(
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: KeyValues | None, layer: int
+    ) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation, memory, layer)
+        return x + self.feed(self.feed_norm(x))
+
+
+class Network(nn.Module):
+    """Tokens [rows, tokens] to states; `logits` makes chances of those states for which somebody wants them."""
+
+    def __init__(self, shape: Hyperparameters, *, qkv_bias: bool = False, out_bias: bool = False) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.n_vocab, shape.n_embd)
+        self.blocks = nn.ModuleList(Layer(shape, qkv_bias=qkv_bias, out_bias=out_bias) for _ in range(shape.n_layer))
+        self.norm = Norm(shape.n_embd, shape.eps)
+        self.own_output = None if shape.tied else nn.Linear(shape.n_embd, shape.n_vocab, bias=False)
+        frequencies = shape.rope_base ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
+        self.register_buffer("frequencies", frequencies.float())
+
+    @property
+    def output(self) -> torch.Tensor:
+        """The matrix that turns states into logits [vocabulary, width]."""
+        return self.embedding.weight if self.own_output is None else self.own_output.weight
+
+    def forward(self, tokens: torch.Tensor, memory: KeyValues | None = None, layers: Sequence[int] = ()) -> Pass:
+        """The layer after the last may be asked for too: its input is the stream before the last norm."""
+        start = memory.n if memory is not None else 0
+        rotation = self._rotation(start, tokens.shape[1])
+        x = self.embedding(tokens).float()
+        inputs: dict[int, torch.Tensor] = {}
+        for layer, block in enumerate(self.blocks):
+            if layer in layers:
+                inputs[layer] = x
+            x = block(x, rotation, memory, layer)
+        inputs[len(self.blocks)] = x
+        if memory is not None:
+            memory.n += tokens.shape[1]
+        return Pass(self.norm(x), tuple(inputs[layer] for layer in layers))
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return functional.linear(hidden, self.output)
+
+    def memory(self, n_rows: int, n_ctx: int, dtype: torch.dtype | None = None) -> KeyValues:
+        device = self.embedding.weight.device
+        return KeyValues(self.shape, n_rows, n_ctx, str(device), dtype or self.embedding.weight.dtype)
+
+    def _rotation(self, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        positions = torch.arange(start, start + n, device=self.frequencies.device, dtype=torch.float32)
+        angles = positions[:, None] * self.frequencies
+        return angles.cos(), angles.sin()
