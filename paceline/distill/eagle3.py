@@ -44,12 +44,6 @@ def usual_layers(n_layer: int) -> tuple[int, int, int]:
     return min(2, n_layer - 1), n_layer // 2, max(n_layer - 3, n_layer // 2)
 
 
-def head_shape(width: int, n_layer: int, n_head: int, n_kv: int, head_width: int, n_tokens: int) -> HeadShape:
-    """A head for a target of this shape."""
-    n_ff = -(-4 * width // 256) * 256
-    return HeadShape(width, usual_layers(n_layer), n_tokens, n_head, n_kv, head_width, n_ff)
-
-
 class Eagle3Head(nn.Module):
     """Parameters bear the names of the GGUF file's tensors, with `_` for `.`."""
 
