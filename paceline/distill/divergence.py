@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.distill.compiling import faster
+
 CHUNK = 8192
 """Positions at a time."""
 
@@ -78,7 +80,4 @@ def compare(logits: Tensor, chances: Tensor, best: Tensor, weights: Tensor) -> t
 @cache
 def compared(device: str) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Fused where a compiler pays."""
-    if device == "cuda":
-        fused: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(compare)
-        return fused
-    return compare
+    return faster(compare, device)

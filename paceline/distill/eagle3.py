@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from paceline.distill.compiling import faster
+
 Memory = list[tuple[Tensor, Tensor]]
 """Keys and values of each step so far."""
 
@@ -32,7 +34,7 @@ class HeadShape:
     n_ff: int
     eps: float = 1e-5
     rope_base: float = 10_000.0
-    context: int = 2048
+    n_ctx: int = 2048
     norm_first: bool = True
     """Whether what it reads of the target passes a norm before anything else."""
     norm_residual: bool = True
@@ -63,6 +65,7 @@ class Eagle3Head(nn.Module):
         self.ffn_down = linear(shape.n_ff, width)
         self.output = linear(width, shape.n_tokens)
         self.register_buffer("tokens", torch.arange(shape.n_tokens))
+        self._before, self._after = self.before, self.after
 
     tokens: Tensor
 
@@ -82,32 +85,36 @@ class Eagle3Head(nn.Module):
         """One step for all positions [B, T, width]; its keys and values join `memory`. `mask` [T, keys] says which of
         all of these each position sees, None: those before it, where there is but one step. The row that comes back
         is fed to the next step, and to `scores`."""
+        query, key, value, past = self._before(embedded, rows, turns)
+        memory.append((key, value))
+        keys, values = (
+            torch.cat(parts, 2).repeat_interleave(self.shape.n_head // self.shape.n_kv, 1)
+            for parts in zip(*memory, strict=True)
+        )
+        heard = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
+        return self._after(heard, past)
+
+    def before(self, embedded: Tensor, rows: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Query, key and value of each pair, and what goes on past the attention."""
         shape = self.shape
         known = norm(rows, self.attn_norm_2, shape.eps)
-        pair = torch.cat([norm(embedded, self.attn_norm, shape.eps).to(known.dtype), known], -1)
-        rows = (known if shape.norm_residual else rows) + self._attend(pair, memory, mask, turns)
-        inner = norm(rows, self.ffn_norm, shape.eps)
+        pair = torch.cat([norm(embedded, self.attn_norm, shape.eps), known], -1)
+        query, key, value = (
+            part(pair).unflatten(-1, (-1, shape.head_width)).transpose(1, 2)
+            for part in (self.attn_q, self.attn_k, self.attn_v)
+        )
+        query, key = turned(query, turns).to(value.dtype), turned(key, turns).to(value.dtype)
+        return query, key, value, known if shape.norm_residual else rows
+
+    def after(self, heard: Tensor, past: Tensor) -> Tensor:
+        rows = past + self.attn_output(heard.transpose(1, 2).flatten(2))
+        inner = norm(rows, self.ffn_norm, self.shape.eps)
         added: Tensor = self.ffn_down(functional.silu(self.ffn_gate(inner)) * self.ffn_up(inner))
         return rows + added
 
-    def _attend(self, pair: Tensor, memory: Memory, mask: Tensor | None, turns: Tensor) -> Tensor:
-        shape, (n_rows, n_pairs) = self.shape, pair.shape[:2]
-
-        def split(values: Tensor, n: int) -> Tensor:
-            return values.view(n_rows, n_pairs, n, shape.head_width).transpose(1, 2)
-
-        query = turned(split(self.attn_q(pair), shape.n_head), turns)
-        key, value = turned(split(self.attn_k(pair), shape.n_kv), turns), split(self.attn_v(pair), shape.n_kv)
-        memory.append((key.to(value.dtype), value))
-        keys, values = (
-            torch.cat(parts, 2).repeat_interleave(shape.n_head // shape.n_kv, 1)
-            for parts in zip(*memory, strict=True)
-        )
-        heard = functional.scaled_dot_product_attention(
-            query.to(value.dtype), keys, values, attn_mask=mask, is_causal=mask is None
-        )
-        out: Tensor = self.attn_output(heard.transpose(1, 2).reshape(n_rows, n_pairs, -1))
-        return out
+    def hasten(self, device: str) -> None:
+        """Compiled, around the attention: that changes with every step."""
+        self._before, self._after = faster(self.before, device), faster(self.after, device)
 
     def scores(self, rows: Tensor) -> Tensor:
         """Logits of the tokens it knows."""

@@ -24,7 +24,7 @@ def coverage(tokens: Tensor, known: Tensor) -> float:
     return float(torch.isin(tokens, known.to(tokens.device)).float().mean())
 
 
-def shape_for(teacher: Teacher, n_known: int, *, n_ff: int = 0, context: int = 2048) -> HeadShape:
+def shape_for(teacher: Teacher, n_known: int, *, n_ff: int = 0, n_ctx: int = 2048) -> HeadShape:
     """`n_ff` 0: four times a row, in round numbers."""
     target = teacher.shape
     return HeadShape(
@@ -37,7 +37,7 @@ def shape_for(teacher: Teacher, n_known: int, *, n_ff: int = 0, context: int = 2
         n_ff=n_ff or -(-4 * target.n_embd // 256) * 256,
         eps=target.eps,
         rope_base=target.rope_base,
-        context=context,
+        n_ctx=n_ctx,
     )
 
 

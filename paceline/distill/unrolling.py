@@ -46,11 +46,11 @@ def ahead(values: Tensor, n: int) -> Tensor:
 
 @torch.no_grad()
 def teach(teacher: Teacher, head: Eagle3Head, tokens: Tensor, weights: Tensor, boost: float = 0.0) -> Taught:
-    """`weights` says how much each token counts as something to be guessed; `boost` adds weight to the likeliest."""
+    """`weights` says how much the word after each token counts; `boost` adds weight to the likeliest."""
     with teacher.precision():
         seen = teacher(tokens, layers=head.shape.layers)
         chances, best = known_chances(teacher, ahead(seen.hidden, 1), head.tokens, boost)
-    counts = ahead(weights, 2).clone()
+    counts = ahead(weights, 1)
     counts[:, -2:] = 0
     embedded = functional.embedding(ahead(tokens, 1), teacher.embedding.weight)
     return Taught(chances, best, counts, embedded, torch.cat(seen.inputs, -1))
