@@ -126,3 +126,34 @@ class BenchOptions:
         check(self.limit >= 0, f"the limit must be 0 (all prompts) or more, got {self.limit}")
         check(self.n_tokens >= 2, f"at least two tokens are needed to measure a speed, got -n {self.n_tokens}")
         check(self.repeat >= 1, f"--repeat must be at least 1, got {self.repeat}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillOptions:
+    """`paceline distill`: a draft from which target, how large, in how much time. None = decide by the machine."""
+
+    output: str | None = None
+    type: str = "model"
+    size: str = "auto"
+    minutes: float = 30.0
+    stage: tuple[str, ...] = ()
+    work: str | None = None
+    prompts: tuple[str, ...] = ()
+    kind: str = "Q4_0"
+    device: str | None = None
+    dtype: str | None = None
+    rows: int | None = None
+    length: int = 768
+    text_tokens: int | None = None
+    steps: int | None = None
+    batch_tokens: int | None = None
+    rate: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.minutes > 0, f"--minutes must be more than 0, got {self.minutes}")
+        check(self.length >= 32, f"texts of {self.length} tokens teach nothing; --length must be at least 32")
+        check(self.rate > 0, f"--rate must be more than 0, got {self.rate}")
+        for name in ("rows", "text_tokens", "steps", "batch_tokens"):
+            value = getattr(self, name)
+            check(value is None or value >= 1, f"--{name.replace('_', '-')} must be at least 1, got {value}")

@@ -25,21 +25,36 @@ class Pass(NamedTuple):
     inputs: tuple[torch.Tensor, ...]
 
 
-class KeyValues:
-    """Memory of rows that are written in lockstep: all stand at the same position, so no mask is needed and the
-    part in use is a slice. `n` lives on the host: nothing waits for the device."""
+class LayerMemory:
+    """Keys and values of one layer [2, rows, heads, positions, width], of which the first `n` positions are in use."""
 
-    def __init__(self, shape: Hyperparameters, n_rows: int, n_ctx: int, device: str, dtype: torch.dtype) -> None:
-        size = (shape.n_layer, 2, n_rows, shape.n_head_kv, n_ctx, shape.head_dim)
-        self.cells = torch.zeros(size, device=device, dtype=dtype)
+    def __init__(self, cells: torch.Tensor) -> None:
+        self.cells = cells
         self.n = 0
 
-    def extend(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def extend(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes in the newest and gives all."""
-        end = self.n + keys.shape[2]
-        for cells, new in zip(self.cells[layer], (keys, values), strict=True):
-            cells[:, :, self.n : end] = new
-        return self.cells[layer, 0, :, :, :end], self.cells[layer, 1, :, :, :end]
+        start, self.n = self.n, self.n + keys.shape[2]
+        self.cells[0, :, :, start : self.n] = keys
+        self.cells[1, :, :, start : self.n] = values
+        return self.cells[0, :, :, : self.n], self.cells[1, :, :, : self.n]
+
+
+class KeyValues:
+    """Memory of rows that are written in lockstep: all stand at the same position, so no mask is needed and the
+    part in use is a slice. How long it is lives on the host: nothing waits for the device."""
+
+    def __init__(self, shape: Hyperparameters, n_rows: int, n_ctx: int, device: str, dtype: torch.dtype) -> None:
+        size = (2, n_rows, shape.n_head_kv, n_ctx, shape.head_dim)
+        self.layers = [LayerMemory(torch.zeros(size, device=device, dtype=dtype)) for _ in range(shape.n_layer)]
+
+    @property
+    def n(self) -> int:
+        return self.layers[0].n
+
+    def clear(self) -> None:
+        for layer in self.layers:
+            layer.n = 0
 
 
 class Norm(nn.Module):
@@ -65,14 +80,14 @@ class Attention(nn.Module):
         self.k_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
 
     def forward(
-        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: KeyValues | None, layer: int
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: LayerMemory | None
     ) -> torch.Tensor:
         n_rows, n_tokens, _ = x.shape
         heads = self.qkv(x).view(n_rows, n_tokens, -1, self.head_dim).transpose(1, 2)
         q, k, v = heads.split((self.n_head, self.n_head_kv, self.n_head_kv), dim=1)
         q, k = rotate(self.q_norm(q), rotation).to(v.dtype), rotate(self.k_norm(k), rotation).to(v.dtype)
         if memory is not None:
-            k, v = memory.extend(layer, k, v)
+            k, v = memory.extend(k, v)
         return self.out(attend(q, k, v).transpose(1, 2).reshape(n_rows, n_tokens, -1))
 
 
@@ -120,9 +135,9 @@ class Layer(nn.Module):
         self.feed = FeedForward(shape)
 
     def forward(
-        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: KeyValues | None, layer: int
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: LayerMemory | None
     ) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation, memory, layer)
+        x = x + self.attention(self.attention_norm(x), rotation, memory)
         return x + self.feed(self.feed_norm(x))
 
 
@@ -153,10 +168,8 @@ class Network(nn.Module):
         for layer, block in enumerate(self.blocks):
             if layer in layers:
                 inputs[layer] = x
-            x = block(x, rotation, memory, layer)
+            x = block(x, rotation, memory.layers[layer] if memory is not None else None)
         inputs[len(self.blocks)] = x
-        if memory is not None:
-            memory.n += tokens.shape[1]
         return Pass(self.norm(x), tuple(inputs[layer] for layer in layers))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

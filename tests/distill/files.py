@@ -38,7 +38,7 @@ def write_target(
     rng = np.random.default_rng(seed)
     head_dim = n_embd // n_head
     writer = gguf.GGUFWriter(str(path), arch)
-    add_shape(writer, n_embd, n_layer, n_head, n_ctx, n_kv=[n_head_kv])
+    add_shape(writer, n_embd, n_layer, n_head, n_ctx, n_kv=[n_head_kv] * n_layer)
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     add_vocab(writer, TOKENS)

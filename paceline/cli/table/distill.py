@@ -1,0 +1,106 @@
+"""Flags of `paceline distill`: which draft, how long it may take, and what else than the target it learns from."""
+
+from __future__ import annotations
+
+from paceline.cli import values
+from paceline.cli.table.flag import DISTILL, Flag, Kind, rows
+
+STAGES = ("prepare", "write", "train", "export")
+
+MAKE = [
+    Flag(names="-o --output", sets="distill.output", kind=Kind.PATH, help="the draft to make, a GGUF file"),
+    Flag(
+        names="--type",
+        sets="distill.type",
+        kind=Kind.CHOICE,
+        choices=("model",),
+        help="what is made: a small model that speaks the target's tokens",
+    ),
+    Flag(
+        names="--size",
+        sets="distill.size",
+        kind=Kind.STR,
+        metavar="auto|s|m|l|WIDTH:LAYERS",
+        help="how large the draft is; auto measures what a token of each size costs here and takes the one that "
+        "promises most",
+    ),
+    Flag(
+        names="--minutes",
+        sets="distill.minutes",
+        kind=Kind.FLOAT,
+        help="how long writing text (three tenths) and training may take together",
+    ),
+    Flag(
+        names="--quant",
+        sets="distill.kind",
+        kind=Kind.STR,
+        metavar="KIND",
+        help="the precision of the file: Q4_0, Q8_0, Q6_K, F16 ...",
+    ),
+    Flag(
+        names="--prompts --log",
+        sets="distill.prompts",
+        kind=Kind.LIST,
+        metavar="FILE",
+        grows=True,
+        convert=values.one,
+        help="prompts of your own, which the target answers for half of the text: one question a line, or JSON lines "
+        "with messages, turns or prompt, such as a recorded log of requests",
+    ),
+    Flag(
+        names="--work",
+        sets="distill.work",
+        kind=Kind.PATH,
+        metavar="FOLDER",
+        default="OUTPUT.work",
+        help="where text and checkpoints are kept; the same command goes on from there after an interruption",
+    ),
+    Flag(
+        names="--stage",
+        sets="distill.stage",
+        kind=Kind.LIST,
+        metavar=",".join(STAGES),
+        default="all four",
+        help="do only these; prepare and the measuring in export need libllama, write and train a GPU, so the folder "
+        "may be carried from one machine to another",
+    ),
+]
+
+TUNE = [
+    Flag(names="--device", sets="distill.device", kind=Kind.STR, default="cuda if there is one", help="torch's device"),
+    Flag(
+        names="--dtype",
+        sets="distill.dtype",
+        kind=Kind.CHOICE,
+        choices=("bfloat16", "float32"),
+        default="bfloat16 on a GPU",
+        help="what the target is computed in",
+    ),
+    Flag(names="--rows", sets="distill.rows", kind=Kind.INT, default="what fits", help="texts written side by side"),
+    Flag(names="--length", sets="distill.length", kind=Kind.INT, help="tokens of each text"),
+    Flag(
+        names="--text-tokens",
+        sets="distill.text_tokens",
+        kind=Kind.INT,
+        default="by --minutes",
+        help="write so many tokens, however long that takes",
+    ),
+    Flag(
+        names="--steps",
+        sets="distill.steps",
+        kind=Kind.INT,
+        default="by --minutes",
+        help="train so many steps, however long that takes",
+    ),
+    Flag(
+        names="--batch-tokens",
+        sets="distill.batch_tokens",
+        kind=Kind.INT,
+        default="131072 on a GPU, 4096 on a CPU",
+        help="tokens of a step; less needs less memory",
+    ),
+    Flag(names="--rate", sets="distill.rate", kind=Kind.FLOAT, help="how fast to learn, relative to the usual"),
+    Flag(names="-s --seed", sets="distill.seed", kind=Kind.INT, help="the same seed writes the same text"),
+]
+
+ROWS = (*rows("distilling", DISTILL, MAKE), *rows("tuning", DISTILL, TUNE))
