@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from paceline.distill.compiling import compile_layers
+from paceline.distill.eagle3 import Eagle3Head
 from paceline.distill.loss import Distance, group_size
 from paceline.distill.reading import Hyperparameters
 from paceline.distill.script import WEIGHTS, TextKind
@@ -60,7 +61,9 @@ class Standing:
 class Trainer:
     """One student, one teacher, the text on the device."""
 
-    def __init__(self, teacher: Teacher, student: Student, text: Rows, held_out: Rows, params: TrainingParams) -> None:
+    def __init__(
+        self, teacher: Teacher, student: Student | Eagle3Head, text: Rows, held_out: Rows, params: TrainingParams
+    ) -> None:
         self.teacher, self.student, self.params = teacher, student, params
         self.device = teacher.device
         self.tokens, self.kinds = self._placed(text)
@@ -72,8 +75,8 @@ class Trainer:
         self.optimizer = self._optimizer()
         self.standing = Standing()
         self.order: tuple[int, torch.Tensor] | None = None
-        for network in (teacher, student):
-            compile_layers(network.blocks, self.device)
+        compile_layers(teacher.blocks, self.device)
+        student.hasten(self.device)
 
     def _placed(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.from_numpy(rows.tokens).to(self.device), torch.from_numpy(rows.kinds).to(self.device)
@@ -127,18 +130,23 @@ class Trainer:
     def step(self) -> torch.Tensor:
         for group in self.optimizer.param_groups:
             group["lr"] = group["rate"] * self.params.rate * pace(self.share)
-        tokens, weight = self.batch(self.standing.n_steps)
-        with torch.no_grad(), self.teacher.precision():
-            wanted = self.teacher(tokens).hidden.flatten(0, 1)
-        with self.teacher.precision():
-            hidden = self.student(tokens).hidden.flatten(0, 1)
-        b = torch.tensor(favourite(self.share), device=self.device)
-        loss = Distance.apply(hidden, self.student.output, wanted, self.teacher.output, weight.flatten(), b)
+        loss = self.loss(*self.batch(self.standing.n_steps))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
         self.optimizer.step()
         return loss.detach()
+
+    def loss(self, tokens: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), self.teacher.precision():
+            wanted = self.teacher(tokens).hidden.flatten(0, 1)
+        with self.teacher.precision():
+            hidden = self.student(tokens).hidden.flatten(0, 1)
+        b = torch.tensor(favourite(self.share), device=self.device)
+        found: torch.Tensor = Distance.apply(
+            hidden, self.student.output, wanted, self.teacher.output, weight.flatten(), b
+        )
+        return found
 
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens, and how much the word after each of them counts. The same for the same number and seed."""
@@ -157,8 +165,11 @@ class Trainer:
         return tokens, weight
 
     def _note(self) -> None:
-        self.standing.agreement = agreement(self.student, *self.held_out, n_rows=self.n_rows)
+        self.standing.agreement = self.measure()
         self.standing.history.append((round(self.share, 4), round(self.standing.agreement, 4)))
+
+    def measure(self) -> float:
+        return agreement(self.student, *self.held_out, n_rows=self.n_rows)
 
     def save(self, path: Path) -> None:
         data = io.BytesIO()
