@@ -7,13 +7,15 @@ of each later step the one position that lies on its way. All steps share one pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paceline.distill.compiling import faster
 from paceline.distill.divergence import Guess, divergence
 from paceline.distill.eagle3 import Eagle3Head, Memory, norm
 from paceline.distill.target import Teacher
@@ -67,14 +69,25 @@ def known_chances(teacher: Teacher, hidden: Tensor, known: Tensor, boost: float)
     states = hidden.flatten(0, 1)
     chances = states.new_empty((len(states), len(known)), dtype=teacher.output.dtype)
     best = torch.empty(len(states), dtype=torch.long, device=known.device)
+    more = torch.tensor(boost, device=known.device)
     for first in range(0, len(states), CHUNK):
         part = slice(first, first + CHUNK)
-        logits = teacher.logits(states[part]).float()
-        best[part] = names[logits.argmax(-1)]
-        mixed = (logits[:, known] - logits.logsumexp(-1, keepdim=True)).exp()
-        mixed.scatter_add_(1, best[part].clamp(min=0)[:, None], boost * (best[part] >= 0).float()[:, None])
-        chances[part] = (mixed / (1 + boost)).to(chances.dtype)
+        chances[part], best[part] = telling(known.device.type)(teacher.logits(states[part]), known, names, more)
     return chances.view(*hidden.shape[:2], -1), best.view(hidden.shape[:2])
+
+
+def tell(logits: Tensor, known: Tensor, names: Tensor, boost: Tensor) -> tuple[Tensor, Tensor]:
+    """Chances of what the head knows, with more for the likeliest token of all, and the head's name of that one."""
+    values = logits.float()
+    best = names[values.argmax(-1)]
+    chances = (values[:, known] - values.logsumexp(-1, keepdim=True)).exp()
+    favoured = torch.arange(len(known), device=known.device) == best[:, None]
+    return ((chances + boost * favoured) / (1 + boost)).to(logits.dtype), best
+
+
+@cache
+def telling(device: str) -> Callable[..., tuple[Tensor, Tensor]]:
+    return faster(tell, device)
 
 
 def steps(head: Eagle3Head, taught: Taught, n: int) -> Iterator[Tensor]:

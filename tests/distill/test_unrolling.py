@@ -87,3 +87,20 @@ def test_a_lesson_is_learned(head: Eagle3Head, taught: Taught) -> None:
     assert (after.agreement > before.agreement + 0.3).all()
     assert len(short) == 2 * (N_TEXT - N_STEPS - 1)
     assert long.mean() > short.mean() + 1
+
+
+def test_half_precision_teaches_nearly_the_same(teacher: Teacher, head: Eagle3Head, tmp_path: Path) -> None:
+    """As on a GPU: the target's weights and all multiplications in bfloat16, the head's own weights in float32."""
+    half = Teacher.read(write_model(tmp_path / "target.gguf", seed=1, n_layer=4, scale=2.0), dtype=torch.bfloat16)
+    tokens = torch.randint(0, 256, (2, N_TEXT), generator=torch.Generator().manual_seed(2))
+    found = []
+    for each in (teacher, half):
+        told = teach(each, head, tokens, torch.ones(tokens.shape), boost=0.5)
+        with each.precision():
+            loss = lesson(head, told, N_STEPS).loss
+        head.zero_grad()
+        loss.backward()
+        assert all(values.grad.dtype == torch.float32 for values in head.parameters())
+        found.append((loss.detach(), told.chances.dtype))
+    assert [kind for _, kind in found] == [torch.float32, torch.bfloat16]
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0.1, atol=0.02)
