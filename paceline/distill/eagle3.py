@@ -144,4 +144,3 @@ def turned(values: Tensor, turns: Tensor) -> Tensor:
     even, odd = values.float().unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = turns.unbind(-1)
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
-

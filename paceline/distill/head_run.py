@@ -26,12 +26,18 @@ REST = "Q8_0"
 """What all matrices but the output's are stored as, at least: their errors grow along a draft."""
 
 
+AGAIN = 0.3
+"""How fast a head learns that is trained further."""
+
+
 class HeadMaking(Making):
     """One run."""
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
         device = self.teacher.device.split(":")[0]
         params = replace(params, batch_tokens=params.batch_tokens or BATCH_TOKENS[device])
+        if self.recipe.start:
+            params = replace(params, rate=AGAIN * params.rate)
         text = self.text.all()
         return HeadTrainer(self.teacher, self.head(text), text, self.text.load(HELD_OUT), params)
 
@@ -45,7 +51,9 @@ class HeadMaking(Making):
         written = torch.from_numpy(text.tokens[text.kinds != TextKind.GIVEN])
         shape = shape_for(self.teacher, self.recipe.n_known or N_KNOWN, n_ff=self.recipe.n_ff or 0)
         known = frequent(written, self.shape.n_vocab, shape.n_tokens)
-        self.audience.tell(f"the head knows {len(known)} tokens: {coverage(written, known):.2%} of what the target writes")
+        self.audience.tell(
+            f"the head knows {len(known)} tokens: {coverage(written, known):.2%} of what the target writes"
+        )
         sample = torch.from_numpy(text.tokens[:N_SAMPLE]).long().to(self.teacher.device)
         return new_head(self.teacher, shape, known, sample)
 
@@ -86,4 +94,3 @@ def head_of(checkpoint: Path) -> Eagle3Head:
     head = Eagle3Head(HeadShape(**state["shape"]))
     head.load_state_dict(state["student"])
     return head.eval()
-
