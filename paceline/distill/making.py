@@ -53,6 +53,7 @@ class Recipe:
     rate: float = 1.0
     seed: int = 0
     n_threads: int = 0
+    checkpoint_seconds: float = 60.0
 
 
 class Audience(Protocol):
@@ -141,6 +142,7 @@ class Making:
             batch_tokens=recipe.batch_tokens,
             rate=recipe.rate,
             seed=recipe.seed,
+            checkpoint_seconds=recipe.checkpoint_seconds,
         )
         shape = self.student_shape()
         student = Student.fresh(shape, self.teacher, recipe.seed)
