@@ -219,7 +219,9 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         writing = Writing(target, [*sources])
         for prompt in track(chosen(args), "answers", console=Console(stderr=True)):
             answer = writing.answer(prompt, args.tokens)
-            for name, draft in drafts.items() if answer else ():
+            if answer is None:
+                continue
+            for name, draft in drafts.items():
                 tallies[name].stood.setdefault(prompt.category, []).append(draft.stands(answer))
                 tallies[name].milliseconds += draft.milliseconds(answer)
         target_ms = median(writing.milliseconds)

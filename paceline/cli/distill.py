@@ -68,6 +68,7 @@ def recipe_of(parsed: Parsed, options: DistillOptions) -> Recipe:
         n_steps=options.steps,
         batch_tokens=options.batch_tokens,
         rate=options.rate,
+        checkpoint_seconds=options.save_every,
         seed=options.seed,
         n_threads=parsed.values.get("context.n_threads", 0),
         n_known=options.head_tokens,

@@ -148,6 +148,7 @@ class DistillOptions:
     steps: int | None = None
     batch_tokens: int | None = None
     rate: float = 1.0
+    save_every: float = 60.0
     seed: int = 0
     head_tokens: int | None = None
     head_ff: int | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 OFF = "PACELINE_NO_COMPILE"
+MOST_SHAPES = 32  # teacher and student, short rows and long ones, learning and measuring
 
 
 def worthwhile(device: str) -> bool:
@@ -37,3 +38,4 @@ def tolerate() -> None:
     from torch import _dynamo
 
     _dynamo.config.suppress_errors = True
+    _dynamo.config.cache_size_limit = MOST_SHAPES

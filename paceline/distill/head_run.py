@@ -15,11 +15,11 @@ from paceline.distill.head_training import HeadTrainer
 from paceline.distill.making import MEASURED_ROWS, Making
 from paceline.distill.script import TextKind
 from paceline.distill.texts import HELD_OUT, Rows
-from paceline.distill.training import TrainingParams
+from paceline.distill.training import Trainer, TrainingParams
 from paceline.errors import ConfigError, LibraryError
 
-BATCH_TOKENS = {"cuda": 65_536, "cpu": 2_048}
-"""Fewer than for a model: each is computed several times."""
+BATCH_TOKENS = {"cuda": 73_728, "cpu": 2_048}
+"""Fewer than for a model: each is computed several times. 96 rows of 768, which can be joined in pairs."""
 N_SAMPLE = 16
 """Rows on which the size of the target's states is measured."""
 REST = "Q8_0"
@@ -34,8 +34,8 @@ class HeadMaking(Making):
     """One run."""
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
-        device = self.teacher.device.split(":")[0]
-        params = replace(params, batch_tokens=params.batch_tokens or BATCH_TOKENS[device])
+        usual = BATCH_TOKENS["cuda" if self.teacher.device.startswith("cuda") else "cpu"]
+        params = replace(params, batch_tokens=params.batch_tokens or usual)
         if self.recipe.start:
             params = replace(params, rate=AGAIN * params.rate)
         text = self.text.all()
@@ -57,9 +57,10 @@ class HeadMaking(Making):
         sample = torch.from_numpy(text.tokens[:N_SAMPLE]).long().to(self.teacher.device)
         return new_head(self.teacher, shape, known, sample)
 
-    def described(self, trainer: HeadTrainer) -> str:
-        ahead = " ".join(f"{1 + stands:.2f}" for stands in trainer.ahead)
-        return f"{n_params(trainer.student) / 1e6:.1f} M parameters, tokens per step with 1 to 8 drafted: {ahead}"
+    def described(self, trainer: Trainer) -> str:
+        ahead = trainer.ahead if isinstance(trainer, HeadTrainer) else []
+        found = " ".join(f"{1 + stands:.2f}" for stands in ahead)
+        return f"{super().described(trainer)}, tokens per step with 1 to 8 drafted: {found}"
 
     def export(self) -> None:
         """The file, and what it is worth."""

@@ -42,7 +42,7 @@ def compiled(device: str) -> Any:
 def group_size(output: torch.Tensor) -> int:
     """How many positions are looked at together: a power of two, so that groups are of one size."""
     fitting = max(1, GROUP_BYTES // (output.shape[0] * output.element_size()))
-    return 1 << (fitting.bit_length() - 1)
+    return 1 << (int(fitting).bit_length() - 1)
 
 
 class Distance(torch.autograd.Function):

@@ -53,6 +53,7 @@ class Recipe:
     rate: float = 1.0
     seed: int = 0
     n_threads: int = 0
+    checkpoint_seconds: float = 60.0
     start: str | None = None
     """A draft or head that is trained further."""
     n_known: int | None = None
@@ -147,6 +148,7 @@ class Making:
             batch_tokens=recipe.batch_tokens,
             rate=recipe.rate,
             seed=recipe.seed,
+            checkpoint_seconds=recipe.checkpoint_seconds,
         )
         trainer = self.trainer(params)
         if self.checkpoint.exists():
@@ -164,7 +166,8 @@ class Making:
         return Trainer(self.teacher, student, self.text.all(), self.text.load(HELD_OUT), params)
 
     def described(self, trainer: Trainer) -> str:
-        return f"{trainer.student.shape.n_params / 1e6:.1f} M parameters"
+        n_params = sum(weights.numel() for weights in trainer.student.parameters())
+        return f"{n_params / 1e6:.1f} M parameters"
 
     def _hear(self, share: float, standing: Standing, speed: float) -> None:
         self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed / 1000:.0f}k tokens/s")
@@ -236,7 +239,7 @@ class Making:
             f"{draft.predict(1) / target.predict(1):.3f} of the target's"
         )
         self.audience.tell(
-            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft, on such "
+            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft on such "
             f"text; people's prompts agree less"
         )
 

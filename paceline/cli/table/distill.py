@@ -138,6 +138,13 @@ TUNE = [
         help="tokens of a step; less needs less memory",
     ),
     Flag(names="--rate", sets="distill.rate", kind=Kind.FLOAT, help="how fast to learn, relative to the usual"),
+    Flag(
+        names="--save-every",
+        sets="distill.save_every",
+        kind=Kind.FLOAT,
+        metavar="SECONDS",
+        help="how often the checkpoint is renewed and the agreement measured",
+    ),
     Flag(names="-s --seed", sets="distill.seed", kind=Kind.INT, help="the same seed writes the same text"),
 ]
 
