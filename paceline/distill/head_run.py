@@ -12,7 +12,7 @@ from paceline.distill.exporting import KINDS
 from paceline.distill.head_file import read_head, write_head
 from paceline.distill.head_making import N_KNOWN, coverage, frequent, new_head, shape_for
 from paceline.distill.head_training import HeadTrainer
-from paceline.distill.making import MEASURED_ROWS, Making
+from paceline.distill.making import MEASURED_ROWS, Audience, Making, Recipe
 from paceline.distill.script import TextKind
 from paceline.distill.texts import HELD_OUT, Rows
 from paceline.distill.training import Trainer, TrainingParams
@@ -31,7 +31,11 @@ AGAIN = 0.3
 
 
 class HeadMaking(Making):
-    """One run."""
+    """One run. It may share its folder, and so the text in it, with a draft model's."""
+
+    def __init__(self, recipe: Recipe, audience: Audience) -> None:
+        super().__init__(recipe, audience)
+        self.checkpoint = self.folder / "head.pt"
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
         usual = BATCH_TOKENS["cuda" if self.teacher.device.startswith("cuda") else "cpu"]
