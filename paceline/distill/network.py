@@ -76,16 +76,18 @@ class Attention(nn.Module):
         n_out = self.head_dim * (self.n_head + 2 * self.n_head_kv)
         self.qkv = nn.Linear(shape.n_embd, n_out, bias=qkv_bias)
         self.out = nn.Linear(self.n_head * self.head_dim, shape.n_embd, bias=out_bias)
-        self.q_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
-        self.k_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
+        self.q_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else None
+        self.k_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else None
 
     def forward(
         self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: LayerMemory | None
     ) -> torch.Tensor:
         n_rows, n_tokens, _ = x.shape
         heads = self.qkv(x).view(n_rows, n_tokens, -1, self.head_dim).transpose(1, 2)
-        q, k, v = heads.split((self.n_head, self.n_head_kv, self.n_head_kv), dim=1)
-        q, k = rotate(self.q_norm(q), rotation).to(v.dtype), rotate(self.k_norm(k), rotation).to(v.dtype)
+        turning, v = heads.split((self.n_head + self.n_head_kv, self.n_head_kv), dim=1)
+        if self.q_norm is not None and self.k_norm is not None:
+            turning = torch.cat((self.q_norm(turning[:, : self.n_head]), self.k_norm(turning[:, self.n_head :])), dim=1)
+        q, k = rotate(turning, rotation).to(v.dtype).split((self.n_head, self.n_head_kv), dim=1)
         if memory is not None:
             k, v = memory.extend(k, v)
         return self.out(attend(q, k, v).transpose(1, 2).reshape(n_rows, n_tokens, -1))
@@ -95,7 +97,7 @@ def rotate(x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torc
     """Rotary positions, halves against each other."""
     cos, sin = rotation
     left, right = x.float().chunk(2, dim=-1)
-    return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+    return torch.cat((torch.addcmul(left * cos, right, sin, value=-1), torch.addcmul(right * cos, left, sin)), dim=-1)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -103,8 +105,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     n_rows, n_head, n_new, head_dim = q.shape
     n_head_kv, n_all = k.shape[1], k.shape[2]
     if n_new == 1:  # the queries that share a key take the place of positions: no copies of keys, and no mask
-        shared = q.view(n_rows, n_head_kv, n_head // n_head_kv, head_dim)
-        return functional.scaled_dot_product_attention(shared, k, v).view(q.shape)
+        shared = q.reshape(n_rows, n_head_kv, n_head // n_head_kv, head_dim)
+        return functional.scaled_dot_product_attention(shared, k, v).reshape(q.shape)
     mask = None
     if n_all > n_new:
         mask = torch.ones(n_new, n_all, dtype=torch.bool, device=q.device).tril(n_all - n_new)

@@ -64,10 +64,10 @@ class Trainer:
         self.teacher, self.student, self.params = teacher, student, params
         self.device = teacher.device
         self.tokens, self.kinds = self._placed(text)
-        self.held_out = self._placed(held_out)
         self.weights = torch.tensor([WEIGHTS[kind] for kind in TextKind], device=self.device)
         n_tokens = params.batch_tokens or BATCH_TOKENS["cuda" if self.device.startswith("cuda") else "cpu"]
-        self.n_rows = min(len(self.tokens), max(1, n_tokens // self.tokens.shape[1]))
+        self.n_rows = even(min(len(self.tokens), max(1, n_tokens // self.tokens.shape[1])))
+        self.held_out = self._placed(Rows(held_out.tokens[: self.n_rows], held_out.kinds[: self.n_rows]))
         self.n_joined = joined(self.n_rows, self.tokens.shape[1], student.shape.n_ctx)
         self.optimizer = self._optimizer()
         self.standing = Standing()
@@ -201,6 +201,11 @@ def joined(n_rows: int, length: int, n_ctx: int = N_CTX) -> int:
     while n_rows % n:
         n -= 1
     return n
+
+
+def even(n_rows: int) -> int:
+    """A multiple of 32 where there are so many: kernels are compiled for each size of a batch and its groups."""
+    return n_rows if n_rows < 32 else n_rows - n_rows % 32
 
 
 def pace(share: float) -> float:

@@ -93,7 +93,7 @@ class Writer:
         kinds = torch.zeros(self.n_rows, self.length, dtype=torch.uint8, device=device)
         tokens[:, 0], _ = places.step(torch.zeros_like(tokens[:, 0]))
         self.memory.clear()
-        with torch.inference_mode(), teacher.precision():
+        with torch.no_grad(), teacher.precision():
             for position in range(1, self.length):
                 hidden = teacher(tokens[:, position - 1 : position], self.memory).hidden[:, 0]
                 temperature = places.of_turn(places.temperature)
