@@ -75,7 +75,8 @@ class Student(Network):
                 nn.init.normal_(weight, std=WEIGHT_SPREAD / (math.sqrt(2 * shape.n_layer) if is_last else 1.0))
         with torch.no_grad():
             student.embedding.weight.copy_(reduced(teacher.output.float().cpu(), shape.n_embd))
-        return student.to(teacher.device)
+        student.to(teacher.device)
+        return student
 
 
 def reduced(embeddings: torch.Tensor, width: int) -> torch.Tensor:

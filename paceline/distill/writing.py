@@ -115,7 +115,7 @@ def rows_that_fit(teacher: Teacher, length: int) -> int:
     fitting = int(free * MEMORY_SHARE) // per_row
     if fitting < 1:
         raise ConfigError(f"no row of {length} tokens fits into the device's memory; try --length {length // 2}")
-    return min(MOST_ROWS, 1 << (fitting.bit_length() - 1))
+    return min(MOST_ROWS, int(1 << (fitting.bit_length() - 1)))
 
 
 def write(
