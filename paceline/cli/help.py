@@ -42,6 +42,16 @@ paceline bench: measure what speculation gains on this machine, against none, by
   paceline bench --prompts spec_bench.jsonl --limit 10 -np 4        other prompts, four at once
   paceline bench --json data.json                                   keep every measurement
 """,
+    "distill": """\
+paceline distill: make a draft for a target that has none, from the target alone
+
+  paceline distill -m target.gguf -o draft.gguf --minutes 20        writes text, trains, exports, measures
+  paceline distill -m target.gguf -o draft.gguf --prompts mine.txt  half of the text answers your own prompts
+  paceline distill -m target.gguf -o draft.gguf --size 320:8        as wide and as deep as you say
+  paceline run -m target.gguf -md draft.gguf -p Hello               and then
+
+Wants a GPU: on a CPU it works, but only for toys. The same command goes on after an interruption.
+""",
 }
 
 DOCS_HEAD = """\

@@ -36,6 +36,7 @@ COMMANDS = {
     "run": Command("paceline.cli.run", "continue a prompt, or chat"),
     "serve": Command("paceline.cli.serve", "an HTTP server for OpenAI and llama-server clients"),
     "bench": Command("paceline.cli.bench", "what speculation gains on this machine, by kind of text"),
+    "distill": Command("paceline.cli.distill", "make a draft for a target, from the target alone"),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }

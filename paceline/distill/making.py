@@ -4,12 +4,11 @@ that a run can be interrupted, resumed, and carried to another machine between s
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -19,7 +18,7 @@ from paceline.distill.material import Material, prepare
 from paceline.distill.reading import GgufFile, Hyperparameters, hyperparameters
 from paceline.distill.script import ScriptWriter
 from paceline.distill.student import SIZES, Size, Student, shape_of, size_of
-from paceline.distill.target import Teacher, best_device
+from paceline.distill.target import Teacher
 from paceline.distill.texts import HELD_OUT, TextFolder
 from paceline.distill.training import Standing, Trainer, TrainingParams, student_of
 from paceline.distill.writing import Writer, rows_that_fit, write
@@ -92,7 +91,9 @@ class Making:
         }
         file = self.folder / "run.json"
         if file.exists() and json.loads(file.read_bytes()) != about:
-            raise ConfigError(f"{self.folder} holds another run ({file.name} says which); remove it or choose another --work")
+            raise ConfigError(
+                f"{self.folder} holds another run ({file.name} says which); remove it or choose another --work"
+            )
         with writable(self.folder):
             write_whole(file, json.dumps(about).encode())
 
@@ -122,17 +123,15 @@ class Making:
 
     def write(self) -> None:
         """The target writes."""
-        material, recipe = self.prepare(), self.recipe
-        n_rows = recipe.n_rows or rows_that_fit(self.teacher, recipe.length)
+        material, recipe, teacher = self.prepare(), self.recipe, self.teacher
         self.audience.stage("writing text")
+        if not self.text.has(HELD_OUT):
+            measured = ScriptWriter(material, recipe.length, greedy=True)
+            n_held_out = min(N_HELD_OUT, recipe.n_rows or N_HELD_OUT)
+            self.text.save(HELD_OUT, Writer(teacher, measured, n_held_out, seed=recipe.seed).round(HELD_OUT))
+        n_rows = recipe.n_rows or rows_that_fit(teacher, recipe.length)
         write(
-            Writer(self.teacher, ScriptWriter(material, recipe.length), n_rows, seed=recipe.seed),
-            Writer(
-                self.teacher,
-                ScriptWriter(material, recipe.length, greedy=True),
-                min(N_HELD_OUT, n_rows),
-                seed=recipe.seed,
-            ),
+            Writer(teacher, ScriptWriter(material, recipe.length), n_rows, seed=recipe.seed),
             self.text,
             seconds=60 * recipe.minutes * WRITING_SHARE,
             n_tokens=recipe.n_text,
@@ -202,7 +201,9 @@ class Making:
             from paceline.llama.model import quantize
         except LibraryError:
             if self.recipe.kind not in KINDS:
-                raise ConfigError(f"without libllama a draft can be {', '.join(KINDS)}, not {self.recipe.kind}") from None
+                raise ConfigError(
+                    f"without libllama a draft can be {', '.join(KINDS)}, not {self.recipe.kind}"
+                ) from None
             export(student, self.recipe.target, path, kind=self.recipe.kind, name=path.stem)
             return
         whole = self.folder / "whole.gguf"
@@ -217,7 +218,9 @@ class Making:
         output = Path(self.recipe.output)
         self.quantized(student, output)
         size = output.stat().st_size
-        self.audience.tell(f"{output}: {size / 2**20:.1f} MiB, {self.recipe.kind}, {student.shape.n_params / 1e6:.1f} M parameters")
+        self.audience.tell(
+            f"{output}: {size / 2**20:.1f} MiB, {self.recipe.kind}, {student.shape.n_params / 1e6:.1f} M parameters"
+        )
         try:
             from paceline.distill.measuring import agreement_of, cost_curve, expectation
         except LibraryError:
@@ -233,8 +236,8 @@ class Making:
             f"{draft.predict(1) / target.predict(1):.3f} of the target's"
         )
         self.audience.tell(
-            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft, on text "
-            f"like that; people's prompts agree less"
+            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft, on such "
+            f"text; people's prompts agree less"
         )
 
 

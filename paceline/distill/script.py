@@ -53,7 +53,7 @@ Number = TypeVar("Number", bound=np.generic)
 N_TURNS = 2  # of questions that are drawn; from then on the target makes them all up
 
 
-class Turn(NamedTuple):
+class ScriptTurn(NamedTuple):
     """`given`, then at most `limit` tokens of the target's own at this temperature, then turn number `then`."""
 
     given: Tokens
@@ -91,7 +91,7 @@ class ScriptWriter:
         rows = [self.row(rng) for _ in range(n_rows)]
         return packed(rows)
 
-    def row(self, rng: random.Random) -> list[Turn]:
+    def row(self, rng: random.Random) -> list[ScriptTurn]:
         if self.material.own and rng.random() < OWN_SHARE:
             return self.own(rng)
         if not self.material.chat or (rng.random() < DOCUMENT_SHARE and not self.greedy):
@@ -101,21 +101,21 @@ class ScriptWriter:
     def answer_temperature(self, rng: random.Random) -> float:
         return 0.0 if self.greedy else draw(ANSWERS, rng)
 
-    def answer(self, given: Tokens, temperature: float, then: int) -> Turn:
+    def answer(self, given: Tokens, temperature: float, then: int) -> ScriptTurn:
         kind = TextKind.ANSWER if temperature else TextKind.GREEDY
-        return Turn(given, kind, temperature, max(8, 5 * self.length // 8), then)
+        return ScriptTurn(given, kind, temperature, max(8, 5 * self.length // 8), then)
 
-    def document(self, rng: random.Random) -> list[Turn]:
+    def document(self, rng: random.Random) -> list[ScriptTurn]:
         """One after the other, until the row is full."""
         start, some = self.material.document_start, self.material.documents or [[]]
         temperature = self.answer_temperature(rng) if self.greedy else draw(QUESTIONS, rng)
         kind = TextKind.DOCUMENT if temperature else TextKind.GREEDY
         return [
-            Turn(start + rng.choice(some), kind, temperature, self.length, 1),
-            Turn(start + rng.choice(some), kind, temperature, self.length, 0),
+            ScriptTurn(start + rng.choice(some), kind, temperature, self.length, 1),
+            ScriptTurn(start + rng.choice(some), kind, temperature, self.length, 0),
         ]
 
-    def own(self, rng: random.Random) -> list[Turn]:
+    def own(self, rng: random.Random) -> list[ScriptTurn]:
         """One of the user's prompts, the end of it where it is long, then what the target says."""
         prompt = rng.choice(self.material.own)[-self.length // 2 :]
         temperature = self.answer_temperature(rng)
@@ -123,7 +123,7 @@ class ScriptWriter:
             return [self.answer(prompt, temperature, 0)]
         return [self.answer(prompt, temperature, 1), *self.made_up(rng, temperature, 1)]
 
-    def chat(self, rng: random.Random) -> list[Turn]:
+    def chat(self, rng: random.Random) -> list[ScriptTurn]:
         temperature = self.answer_temperature(rng)
         turns, given = self.opened(rng)
         for number in range(N_TURNS):
@@ -132,16 +132,18 @@ class ScriptWriter:
             given = self.material.chat["between"]
         return [*turns, *self.made_up(rng, temperature, len(turns))]
 
-    def opened(self, rng: random.Random) -> tuple[list[Turn], Tokens]:
+    def opened(self, rng: random.Random) -> tuple[list[ScriptTurn], Tokens]:
         """The system's turn, if any, and what stands before the first question."""
         chat, how = self.material.chat, draw(SYSTEM_PROMPTS, rng)
         if not chat["system"] or how == "none":
             return [], list(chat["before_user"])
         if how == "listed" and self.material.systems:
             return [], chat["system"] + rng.choice(self.material.systems) + chat["after_system"]
-        return [Turn(chat["system"], TextKind.SYSTEM, draw(QUESTIONS, rng), 60, 1)], chat["after_system"]
+        return [ScriptTurn(chat["system"], TextKind.SYSTEM, draw(QUESTIONS, rng), 60, 1)], chat["after_system"]
 
-    def exchange(self, rng: random.Random, given: Tokens, how: str, temperature: float, number: int) -> list[Turn]:
+    def exchange(
+        self, rng: random.Random, given: Tokens, how: str, temperature: float, number: int
+    ) -> list[ScriptTurn]:
         """A question and its answer, as turns from `number` on."""
         material, before_answer = self.material, self.material.chat["before_answer"]
         whole = {"question": material.questions, "follow_up": material.follow_ups}.get(how)
@@ -149,10 +151,10 @@ class ScriptWriter:
             return [self.answer(given + rng.choice(whole) + before_answer, temperature, number + 1)]
         begun = {"opening": material.openings, "task": material.tasks, "passage": material.passages}.get(how) or [[]]
         limit = self.length // (2 if how == "passage" else 4)
-        asked = Turn(given + rng.choice(begun), TextKind.USER, draw(QUESTIONS, rng), limit, number + 1)
+        asked = ScriptTurn(given + rng.choice(begun), TextKind.USER, draw(QUESTIONS, rng), limit, number + 1)
         return [asked, self.answer(before_answer, temperature, number + 2)]
 
-    def made_up(self, rng: random.Random, temperature: float, number: int) -> list[Turn]:
+    def made_up(self, rng: random.Random, temperature: float, number: int) -> list[ScriptTurn]:
         """Questions of the target's own and their answers, again and again."""
         asked, answered = self.exchange(rng, self.material.chat["between"], "bare", temperature, number)
         return [asked, answered._replace(then=number)]
@@ -162,13 +164,13 @@ def draw(choices: Sequence[tuple[Choice, float]], rng: random.Random) -> Choice:
     return rng.choices([choice for choice, _ in choices], [share for _, share in choices])[0]
 
 
-def packed(rows: Sequence[Sequence[Turn]]) -> Script:
+def packed(rows: Sequence[Sequence[ScriptTurn]]) -> Script:
     """Rows of turns as arrays; shorter rows are filled up with turns nobody comes to."""
     n_turns = max(len(row) for row in rows)
-    nothing = Turn([], TextKind.GIVEN, 0.0, 0, 0)
+    nothing = ScriptTurn([], TextKind.GIVEN, 0.0, 0, 0)
     turns = [turn for row in rows for turn in (*row, *[nothing] * (n_turns - len(row)))]
 
-    def table(of: Callable[[Turn], float], kind: type[Number]) -> npt.NDArray[Number]:
+    def table(of: Callable[[ScriptTurn], float], kind: type[Number]) -> npt.NDArray[Number]:
         return np.array([of(turn) for turn in turns], dtype=kind).reshape(len(rows), n_turns)
 
     length = table(lambda turn: len(turn.given), np.int64)

@@ -28,10 +28,10 @@ class TextFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def save(self, name: str, rows: Rows) -> None:
+    def save(self, name: str, rows: Rows, seconds: float = 0.0) -> None:
         small = rows.tokens.astype(np.uint16) if rows.tokens.max(initial=0) < 2**16 else rows.tokens
         data = io.BytesIO()
-        np.savez(data, tokens=small, kinds=rows.kinds)
+        np.savez(data, tokens=small, kinds=rows.kinds, seconds=seconds)
         try:
             write_whole(self.path / f"{name}.npz", data.getvalue())
         except OSError as error:
@@ -40,6 +40,11 @@ class TextFolder:
     def load(self, name: str) -> Rows:
         with np.load(self.path / f"{name}.npz") as found:
             return Rows(found["tokens"].astype(np.int32), found["kinds"])
+
+    def size(self, name: str) -> tuple[int, float]:
+        """How many tokens, and how long they took."""
+        with np.load(self.path / f"{name}.npz") as found:
+            return int(found["kinds"].size), float(found["seconds"])
 
     def has(self, name: str) -> bool:
         return (self.path / f"{name}.npz").exists()

@@ -102,6 +102,8 @@ class Trainer:
     def run(self, checkpoint: Path, on_progress: Callable[[float, Standing, float], None]) -> Standing:
         """Trains to the end; the checkpoint is renewed every so often. `on_progress` hears the share done, the
         standing and the tokens a second."""
+        if not self.standing.history:
+            self._note()
         saved = time.monotonic()
         while self.share < 1:
             begun = time.monotonic()

@@ -13,7 +13,7 @@ from paceline.distill.compiling import faster
 from paceline.distill.network import KeyValues
 from paceline.distill.script import Script, ScriptWriter, TextKind
 from paceline.distill.target import Teacher
-from paceline.distill.texts import HELD_OUT, Rows, TextFolder
+from paceline.distill.texts import Rows, TextFolder
 from paceline.errors import ConfigError
 
 LOG_MIN_P = float(np.log(0.05))
@@ -24,7 +24,7 @@ MEMORY_SHARE = 0.6
 TINY = 1e-20
 
 
-class Progress:
+class Places:
     """Where rows stand in their scripts, on the device: the turn, and how many of its tokens are there."""
 
     def __init__(self, script: Script, ends: list[int], n_vocab: int, device: str) -> None:
@@ -87,18 +87,18 @@ class Writer:
         """The same for the same name and seed."""
         teacher, device = self.teacher, self.teacher.device
         script = self.scripts.script(self.n_rows, f"{self.seed} {name}")
-        progress = Progress(script, self.scripts.material.ends, teacher.shape.n_vocab, device)
+        places = Places(script, self.scripts.material.ends, teacher.shape.n_vocab, device)
         torch.manual_seed(crc32(f"{self.seed} {name}".encode()))
         tokens = torch.zeros(self.n_rows, self.length, dtype=torch.int64, device=device)
         kinds = torch.zeros(self.n_rows, self.length, dtype=torch.uint8, device=device)
-        tokens[:, 0], _ = progress.step(torch.zeros_like(tokens[:, 0]))
+        tokens[:, 0], _ = places.step(torch.zeros_like(tokens[:, 0]))
         self.memory.clear()
         with torch.inference_mode(), teacher.precision():
             for position in range(1, self.length):
                 hidden = teacher(tokens[:, position - 1 : position], self.memory).hidden[:, 0]
-                temperature = progress.of_turn(progress.temperature)
+                temperature = places.of_turn(places.temperature)
                 drawn = self.draw(teacher.logits(hidden), temperature)
-                tokens[:, position], kinds[:, position] = progress.step(drawn)
+                tokens[:, position], kinds[:, position] = places.step(drawn)
                 on_token(position)
             teacher.check_finite(hidden)
         return Rows(tokens.int().cpu().numpy(), kinds.cpu().numpy())
@@ -120,7 +120,6 @@ def rows_that_fit(teacher: Teacher, length: int) -> int:
 
 def write(
     writer: Writer,
-    held_out: Writer,
     folder: TextFolder,
     *,
     seconds: float,
@@ -129,14 +128,15 @@ def write(
 ) -> int:
     """Round after round until the time is over or so many tokens are there; what an earlier run wrote counts. Gives
     the number of tokens in the folder."""
-    begun = time.monotonic()
-    if not folder.has(HELD_OUT):
-        folder.save(HELD_OUT, held_out.round(HELD_OUT))
-    per_round = writer.n_rows * writer.length
+    sizes = [folder.size(name) for name in folder.rounds]
+    written, spent = sum(n for n, _ in sizes), sum(took for _, took in sizes)
     while True:
-        number = len(folder.rounds)
-        spent = (time.monotonic() - begun) / seconds if n_tokens is None else number * per_round / n_tokens
-        on_progress(min(1.0, spent), number * per_round)
-        if number and spent >= 1:
-            return number * per_round
-        folder.save(f"{number:05d}", writer.round(f"{number:05d}"))
+        share = spent / seconds if n_tokens is None else written / n_tokens
+        on_progress(min(1.0, share), written)
+        if written and share >= 1:
+            return written
+        begun, name = time.monotonic(), f"{len(folder.rounds):05d}"
+        rows = writer.round(name)
+        took = time.monotonic() - begun
+        folder.save(name, rows, took)
+        written, spent = written + rows.tokens.size, spent + took

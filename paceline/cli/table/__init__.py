@@ -6,6 +6,7 @@ from paceline.cli.table import (
     bench,
     chat,
     context,
+    distill,
     drafters,
     ignored,
     log,
@@ -22,6 +23,7 @@ from paceline.cli.table import (
 TABLE = (
     *output.ROWS,
     *bench.ROWS,
+    *distill.ROWS,
     *model.ROWS,
     *placement.ROWS,
     *context.ROWS,

@@ -8,6 +8,14 @@ from paceline.cli.table.flag import DISTILL, Flag, Kind, rows
 STAGES = ("prepare", "write", "train", "export")
 
 MAKE = [
+    Flag(
+        names="-m --model",
+        sets="model.path",
+        kind=Kind.PATH,
+        env="LLAMA_ARG_MODEL",
+        default="the demo model",
+        help="the target: a GGUF file of the architecture llama, qwen2 or qwen3",
+    ),
     Flag(names="-o --output", sets="distill.output", kind=Kind.PATH, help="the draft to make, a GGUF file"),
     Flag(
         names="--type",
@@ -67,6 +75,14 @@ MAKE = [
 ]
 
 TUNE = [
+    Flag(
+        names="-t --threads",
+        sets="context.n_threads",
+        kind=Kind.INT,
+        env="LLAMA_ARG_THREADS",
+        default="all cores",
+        help="threads that measure and quantise",
+    ),
     Flag(names="--device", sets="distill.device", kind=Kind.STR, default="cuda if there is one", help="torch's device"),
     Flag(
         names="--dtype",

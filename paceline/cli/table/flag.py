@@ -10,6 +10,7 @@ from paceline.cli import values
 from paceline.cli.options import (
     BenchOptions,
     CommonOptions,
+    DistillOptions,
     HubOptions,
     LogOptions,
     MachineOptions,
@@ -24,6 +25,8 @@ EVERY = ("run", "serve", "bench")
 RUN = ("run",)
 SERVE = ("serve",)
 BENCH = ("bench",)
+DISTILL = ("distill",)
+ALL = (*EVERY, *DISTILL)
 WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
@@ -39,6 +42,7 @@ DEFAULTS: dict[str, object] = {
     "hub": HubOptions(),
     "run": RunOptions(),
     "bench": BenchOptions(),
+    "distill": DistillOptions(),
     "server": ServerParams(),
     "common": CommonOptions(),
     "log": LogOptions(),

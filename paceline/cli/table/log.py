@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.table.flag import EVERY, Flag, Kind, rows
+from paceline.cli.table.flag import ALL, Flag, Kind, rows
 
 LOG = [
     Flag(names="-v --verbose --log-verbose", sets="log.verbose", help="log everything, libllama's own lines too"),
@@ -59,4 +59,4 @@ LOG = [
     ),
 ]
 
-ROWS = rows("log", EVERY, LOG)
+ROWS = rows("log", ALL, LOG)

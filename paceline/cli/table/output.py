@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.table.flag import EVERY, RUN, WRITING, Flag, Kind, rows
+from paceline.cli.table.flag import ALL, RUN, WRITING, Flag, Kind, rows
 
 PROMPT = [
     Flag(
@@ -108,19 +108,17 @@ SHOW = [
         names="-h --help",
         old="--usage",
         sets="common.help",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="show this help and leave",
     ),
-    Flag(
-        names="--version", sets="common.version", commands=EVERY, default="", help="show paceline's version and leave"
-    ),
+    Flag(names="--version", sets="common.version", commands=ALL, default="", help="show paceline's version and leave"),
     Flag(
         names="--config",
         off="--no-config",
         sets="common.config",
         kind=Kind.PATH,
-        commands=EVERY,
+        commands=ALL,
         env="PACELINE_CONFIG",
         default="paceline.toml in the working folder, else in the user's configuration folder",
         help="a file of flags and their values; what is given on the command line or by variables wins over it",
@@ -128,21 +126,21 @@ SHOW = [
     Flag(
         names="--list-devices",
         sets="common.devices",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="show what could hold a model beside the processor, with its memory, and leave",
     ),
     Flag(
         names="-cl --cache-list",
         sets="common.cached",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="show the models in the cache folder and leave",
     ),
     Flag(
         names="--completion-bash",
         sets="common.completion",
-        commands=EVERY,
+        commands=ALL,
         default="",
         help="print what makes bash complete our commands and flags: source <(paceline --completion-bash)",
     ),
