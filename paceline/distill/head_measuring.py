@@ -38,11 +38,11 @@ class MeasuredHead:
         the text's. `rows` are the target's, of each token but the last."""
         own = self._encoded(rows)
         self.context.clear()
-        self._decode(text[1 : first - 1], 0, own[: first - 2], n_outputs=0)
+        self.decode(text[1 : first - 1], 0, own[: first - 2], n_outputs=0)
         found = []
         for position in range(first, len(text)):
             pair = position - 2
-            logits = self._decode(text[position - 1 : position], pair, own[pair : pair + 1])
+            logits = self.decode(text[position - 1 : position], pair, own[pair : pair + 1])
             found.append(self._chain(logits, text, position, n_most))
             self.context.remove(0, pair + 1)
         return found
@@ -50,7 +50,7 @@ class MeasuredHead:
     def firsts(self, rows: Floats, text: Sequence[int]) -> list[int]:
         """What it drafts first at each position of the text from 2 on, all in one batch."""
         self.context.clear()
-        logits = self._decode(text[1:-1], 0, self._encoded(rows)[: len(text) - 2], n_outputs=len(text) - 2)
+        logits = self.decode(text[1:-1], 0, self._encoded(rows)[: len(text) - 2], n_outputs=len(text) - 2)
         return [int(token) for token in logits.argmax(-1)]
 
     def _chain(self, logits: Floats, text: Sequence[int], position: int, n_most: int) -> int:
@@ -60,10 +60,10 @@ class MeasuredHead:
             if n_right == n_most or position + n_right == len(text):
                 break
             token, row = text[position + n_right - 1], self.context.own_rows(1)
-            logits = self._decode([token], position + n_right - 2, row)
+            logits = self.decode([token], position + n_right - 2, row)
         return n_right
 
-    def _decode(self, tokens: Sequence[int], position: int, rows: Floats, n_outputs: int = 1) -> Floats:
+    def decode(self, tokens: Sequence[int], position: int, rows: Floats, n_outputs: int = 1) -> Floats:
         self._batch.clear()
         self._batch.add_rows(0, tokens, position, n_outputs, rows)
         return self.context.decode(self._batch) if tokens else rows

@@ -133,7 +133,7 @@ def test_it_drafts_in_the_engine(run: Run) -> None:
     for path in (run.untrained, run.head):
         with Engine(run.target, draft=path, spec_types=["draft-eagle3"], spec_policy="fixed", exact=True, **SMALL) as engine:
             generation = engine.generate(prompt, max_tokens=64, temperature=0, ignore_eos=True, speculative=LITERAL)
-            texts.append([token for chunk in generation for token in chunk.tokens])
+            texts.append([piece.token.id for chunk in generation for piece in chunk.pieces])
             assert generation.finish
             steps_of[path] = generation.finish.timings.n_steps
     assert texts[0] == texts[1]
