@@ -24,16 +24,12 @@ def faster(function: Callable[..., Any], device: str) -> Callable[..., Any]:
     return compiled
 
 
-def compile_layers(layers: Any, device: str) -> None:
-    """Layer by layer: all run the same code, so one compilation serves them all."""
-    if worthwhile(device):
-        tolerate()
-        for layer in layers:
-            layer.compile(dynamic=False)
+MOST_SHAPES = 64
 
 
 def tolerate() -> None:
-    """What cannot be compiled runs as it is."""
+    """What cannot be compiled runs as it is; rows and lengths differ between writing, training and measuring."""
     from torch import _dynamo
 
     _dynamo.config.suppress_errors = True
+    _dynamo.config.recompile_limit = MOST_SHAPES

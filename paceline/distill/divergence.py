@@ -49,9 +49,7 @@ class Divergence(torch.autograd.Function):
         for first in range(0, len(states), CHUNK):
             part = slice(first, first + CHUNK)
             logits = states[part] @ matrix.T
-            added, right[part], slope = compared(states.device.type)(
-                logits, chances[part], best[part], weights[part]
-            )
+            added, right[part], slope = compared(states.device.type)(logits, chances[part], best[part], weights[part])
             loss += added
             if to_states is not None and to_output is not None:
                 to_states[part] = slope @ matrix

@@ -18,7 +18,7 @@ from paceline.distill.texts import HELD_OUT, Rows
 from paceline.distill.training import TrainingParams
 from paceline.errors import ConfigError, LibraryError
 
-BATCH_TOKENS = {"cuda": 65_536, "cpu": 2_048}
+BATCH_TOKENS = {"cuda": 32_768, "cpu": 2_048}
 """Fewer than for a model: each is computed several times."""
 N_SAMPLE = 16
 """Rows on which the size of the target's states is measured."""
@@ -45,7 +45,9 @@ class HeadMaking(Making):
         written = torch.from_numpy(text.tokens[text.kinds != TextKind.GIVEN])
         shape = shape_for(self.teacher, self.recipe.n_known or N_KNOWN, n_ff=self.recipe.n_ff or 0)
         known = frequent(written, self.shape.n_vocab, shape.n_tokens)
-        self.audience.tell(f"the head knows {len(known)} tokens: {coverage(written, known):.2%} of what the target writes")
+        self.audience.tell(
+            f"the head knows {len(known)} tokens: {coverage(written, known):.2%} of what the target writes"
+        )
         sample = torch.from_numpy(text.tokens[:N_SAMPLE]).long().to(self.teacher.device)
         return new_head(self.teacher, shape, known, sample)
 
@@ -86,4 +88,3 @@ def head_of(checkpoint: Path) -> Eagle3Head:
     head = Eagle3Head(HeadShape(**state["shape"]))
     head.load_state_dict(state["student"])
     return head.eval()
-

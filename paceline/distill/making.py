@@ -147,6 +147,7 @@ class Making:
             batch_tokens=recipe.batch_tokens,
             rate=recipe.rate,
             seed=recipe.seed,
+            kind=recipe.kind,
         )
         trainer = self.trainer(params)
         if self.checkpoint.exists():

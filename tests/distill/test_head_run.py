@@ -131,7 +131,9 @@ def test_it_drafts_in_the_engine(run: Run) -> None:
     prompt = [int(token) for token in run.held_out.tokens[0, :8]]
     steps_of, texts = {}, []
     for path in (run.untrained, run.head):
-        with Engine(run.target, draft=path, spec_types=["draft-eagle3"], spec_policy="fixed", exact=True, **SMALL) as engine:
+        with Engine(
+            run.target, draft=path, spec_types=["draft-eagle3"], spec_policy="fixed", exact=True, **SMALL
+        ) as engine:
             generation = engine.generate(prompt, max_tokens=64, temperature=0, ignore_eos=True, speculative=LITERAL)
             texts.append([piece.token.id for chunk in generation for piece in chunk.pieces])
             assert generation.finish
