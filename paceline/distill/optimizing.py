@@ -1,5 +1,5 @@
-"""Who moves which weights, and how fast: matrices by Muon where torch has it (it learns as much from fewer tokens), tables
-of tokens and norms by AdamW."""
+"""Who moves which weights, and how fast: matrices by Muon where torch has it (it learns as much from fewer tokens),
+tables of tokens and norms by AdamW."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ def q4_0(weight: torch.Tensor) -> torch.Tensor:
     """What is left of a weight in ggml's Q4_0: sixteen steps in each block, the largest number on one of them."""
     blocks = weight.unflatten(-1, (-1, BLOCK))
     largest = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
-    step = (largest / -8).half().float()
+    step = largest / -8
     steps = torch.where(step == 0, 0.0, blocks / torch.where(step == 0, 1.0, step))
-    return (((steps + 8.5).floor().clamp(0, 15) - 8) * step).flatten(-2)
+    return (((steps + 8.5).floor().clamp(0, 15) - 8) * step.half().float()).flatten(-2)
 
 
 class Rounded(nn.Module):
