@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 OFF = "PACELINE_NO_COMPILE"
+MOST_SHAPES = 64  # teacher and student, short rows and long ones, learning and measuring
 
 
 def worthwhile(device: str) -> bool:
@@ -22,9 +23,6 @@ def faster(function: Callable[..., Any], device: str) -> Callable[..., Any]:
     tolerate()
     compiled: Callable[..., Any] = torch.compile(function, dynamic=False)
     return compiled
-
-
-MOST_SHAPES = 64
 
 
 def tolerate() -> None:

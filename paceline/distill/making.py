@@ -237,7 +237,7 @@ class Making:
             f"{draft.predict(1) / target.predict(1):.3f} of the target's"
         )
         self.audience.tell(
-            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft, on such "
+            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft on such "
             f"text; people's prompts agree less"
         )
 

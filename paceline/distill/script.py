@@ -44,13 +44,13 @@ ANSWERS = ((0.0, 0.4), (0.3, 0.15), (0.7, 0.25), (1.0, 0.2))
 """Temperatures of answers, and how often."""
 QUESTIONS = ((0.8, 0.5), (1.0, 0.5))
 FIRST_TURNS = (("bare", 0.2), ("opening", 0.2), ("task", 0.25), ("question", 0.22), ("passage", 0.13))
-NEXT_TURNS = (("bare", 0.3), ("opening", 0.15), ("task", 0.15), ("question", 0.1), ("follow_up", 0.3))
+NEXT_TURNS = (("bare", 0.12), ("opening", 0.15), ("task", 0.3), ("question", 0.2), ("follow_up", 0.23))
 SYSTEM_PROMPTS = (("none", 0.7), ("listed", 0.2), ("written", 0.1))
 DOCUMENT_SHARE = 0.12
 OWN_SHARE = 0.5
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", bound=np.generic)
-N_TURNS = 2  # of questions that are drawn; from then on the target makes them all up
+N_TURNS = 4  # questions that are drawn; left alone for long, the target repeats itself
 
 
 class ScriptTurn(NamedTuple):
@@ -103,7 +103,7 @@ class ScriptWriter:
 
     def answer(self, given: Tokens, temperature: float, then: int) -> ScriptTurn:
         kind = TextKind.ANSWER if temperature else TextKind.GREEDY
-        return ScriptTurn(given, kind, temperature, max(8, 5 * self.length // 8), then)
+        return ScriptTurn(given, kind, temperature, max(8, 5 * self.length // 12), then)
 
     def document(self, rng: random.Random) -> list[ScriptTurn]:
         """One after the other, until the row is full."""
@@ -111,8 +111,8 @@ class ScriptWriter:
         temperature = self.answer_temperature(rng) if self.greedy else draw(QUESTIONS, rng)
         kind = TextKind.DOCUMENT if temperature else TextKind.GREEDY
         return [
-            ScriptTurn(start + rng.choice(some), kind, temperature, self.length, 1),
-            ScriptTurn(start + rng.choice(some), kind, temperature, self.length, 0),
+            ScriptTurn(start + rng.choice(some), kind, temperature, self.length, (number + 1) % N_TURNS)
+            for number in range(N_TURNS)
         ]
 
     def own(self, rng: random.Random) -> list[ScriptTurn]:

@@ -65,6 +65,8 @@ class Teacher(Network):
         self.device = device
         self.dtype = dtype or best_dtype(device)
         self.requires_grad_(False).eval()
+        if device.startswith("cuda"):  # cuDNN's attention makes a new plan for every length, and writing has them all
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self.to(device)
         for name, weight in self.named_parameters():
             if weight.dim() > 1 or name.endswith("bias"):

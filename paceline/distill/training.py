@@ -74,7 +74,7 @@ class Trainer:
         self.tokens, self.kinds = self._placed(text)
         self.held_out = self._placed(held_out)
         self.weights = torch.tensor([WEIGHTS[kind] for kind in TextKind], device=self.device)
-        n_tokens = params.batch_tokens or BATCH_TOKENS[self.device.split(":")[0]]
+        n_tokens = params.batch_tokens or BATCH_TOKENS["cuda" if self.device.startswith("cuda") else "cpu"]
         self.n_rows = min(len(self.tokens), max(1, n_tokens // self.tokens.shape[1]))
         self.n_joined = joined(self.n_rows, self.tokens.shape[1], student.shape.n_ctx)
         self.optimizers = self._optimizers()
