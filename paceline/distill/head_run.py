@@ -26,12 +26,18 @@ REST = "Q8_0"
 """What all matrices but the output's are stored as, at least: their errors grow along a draft."""
 
 
+AGAIN = 0.3
+"""How fast a head learns that is trained further."""
+
+
 class HeadMaking(Making):
     """One run."""
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
         device = self.teacher.device.split(":")[0]
         params = replace(params, batch_tokens=params.batch_tokens or BATCH_TOKENS[device])
+        if self.recipe.start:
+            params = replace(params, rate=AGAIN * params.rate)
         text = self.text.all()
         return HeadTrainer(self.teacher, self.head(text), text, self.text.load(HELD_OUT), params)
 
