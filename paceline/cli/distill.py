@@ -28,12 +28,12 @@ def main(parsed: Parsed) -> int:
     check(options)
     gguf()
     torch()
-    from paceline.distill.making import Making
+    from paceline.distill.continuing import making_of
 
     recipe = recipe_of(parsed, options)
     with audience() as watching:
         try:
-            Making(recipe, watching).run(options.stage or STAGES)
+            making_of(options.type, recipe, watching).run(options.stage or STAGES)
         except KeyboardInterrupt:
             watching.tell(f"interrupted; the same command goes on from what is in {recipe.folder}")
             raise
@@ -71,6 +71,9 @@ def recipe_of(parsed: Parsed, options: DistillOptions) -> Recipe:
         checkpoint_seconds=options.save_every,
         seed=options.seed,
         n_threads=parsed.values.get("context.n_threads", 0),
+        n_known=options.head_tokens,
+        n_ff=options.head_ff,
+        start=options.start,
     )
 
 

@@ -150,11 +150,15 @@ class DistillOptions:
     rate: float = 1.0
     save_every: float = 60.0
     seed: int = 0
+    head_tokens: int | None = None
+    head_ff: int | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         check(self.minutes > 0, f"--minutes must be more than 0, got {self.minutes}")
         check(self.length >= 32, f"texts of {self.length} tokens teach nothing; --length must be at least 32")
         check(self.rate > 0, f"--rate must be more than 0, got {self.rate}")
-        for name in ("rows", "text_tokens", "steps", "batch_tokens"):
+        check(self.head_ff is None or self.head_ff % 32 == 0, f"--head-ff must be a multiple of 32, got {self.head_ff}")
+        for name in ("rows", "text_tokens", "steps", "batch_tokens", "head_tokens", "head_ff"):
             value = getattr(self, name)
             check(value is None or value >= 1, f"--{name.replace('_', '-')} must be at least 1, got {value}")

@@ -54,6 +54,12 @@ class Recipe:
     seed: int = 0
     n_threads: int = 0
     checkpoint_seconds: float = 60.0
+    start: str | None = None
+    """A draft or head that is trained further."""
+    n_known: int | None = None
+    """Tokens that a head knows."""
+    n_ff: int | None = None
+    """How wide its feed-forward part is."""
 
 
 class Audience(Protocol):
@@ -143,20 +149,25 @@ class Making:
             rate=recipe.rate,
             seed=recipe.seed,
             checkpoint_seconds=recipe.checkpoint_seconds,
+            kind=recipe.kind,
         )
-        shape = self.student_shape()
-        student = Student.fresh(shape, self.teacher, recipe.seed)
-        text, held_out = self.text.all(), self.text.load(HELD_OUT)
-        trainer = Trainer(self.teacher, student, text, held_out, params)
+        trainer = self.trainer(params)
         if self.checkpoint.exists():
             trainer.resume(self.checkpoint)
         self.audience.stage("training")
         standing = trainer.run(self.checkpoint, self._hear)
         self.audience.tell(
-            f"{shape.n_params / 1e6:.1f} M parameters, {standing.n_steps} steps, {standing.seconds / 60:.1f} minutes: "
+            f"{self.described(trainer)}; {standing.n_steps} steps, {standing.seconds / 60:.1f} minutes: "
             f"agreement {standing.agreement:.3f} on held-out text"
         )
         return standing
+
+    def trainer(self, params: TrainingParams) -> Trainer:
+        student = Student.fresh(self.student_shape(), self.teacher, self.recipe.seed)
+        return Trainer(self.teacher, student, self.text.all(), self.text.load(HELD_OUT), params)
+
+    def described(self, trainer: Trainer) -> str:
+        return f"{trainer.student.shape.n_params / 1e6:.1f} M parameters"
 
     def _hear(self, share: float, standing: Standing, speed: float) -> None:
         self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed / 1000:.0f}k tokens/s")

@@ -128,6 +128,11 @@ class GgufFile:
             ) from None
         return np.array(values, dtype=np.float32, order="C").reshape(shape)
 
+    def integers(self, name: str) -> npt.NDArray[np.int64]:
+        """A tensor that is a list of numbers, not weights."""
+        self.shape(name)
+        return np.array(self._tensors[name].data, np.int64)
+
     def tokenizer(self) -> Iterator[KeptKey]:
         """Every key of the vocabulary and its chat templates."""
         for key, field in self._reader.fields.items():

@@ -80,6 +80,7 @@ class Writer:
         self.length = scripts.length
         self.n_rows = n_rows
         self.seed = seed
+        teacher.hasten(teacher.device)
         self.draw = faster(draw, teacher.device)
         self.memory: KeyValues = teacher.memory(n_rows, self.length, teacher.dtype)
 

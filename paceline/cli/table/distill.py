@@ -21,8 +21,9 @@ MAKE = [
         names="--type",
         sets="distill.type",
         kind=Kind.CHOICE,
-        choices=("model",),
-        help="what is made: a small model that speaks the target's tokens",
+        choices=("model", "eagle3"),
+        help="what is made: a small model that speaks the target's tokens, or an EAGLE-3 head that reads the target's "
+        "own states and drafts from them",
     ),
     Flag(
         names="--size",
@@ -31,6 +32,27 @@ MAKE = [
         metavar="auto|s|m|l|WIDTH:LAYERS",
         help="how large the draft is; auto measures what a token of each size costs here and takes the one that "
         "promises most",
+    ),
+    Flag(
+        names="--head-tokens",
+        sets="distill.head_tokens",
+        kind=Kind.INT,
+        default="16384, or all there are",
+        help="how many of the target's tokens a head may draft, the most frequent ones; fewer are cheaper",
+    ),
+    Flag(
+        names="--head-ff",
+        sets="distill.head_ff",
+        kind=Kind.INT,
+        default="four times the target's width",
+        help="how wide the feed-forward part of a head is",
+    ),
+    Flag(
+        names="--continue",
+        sets="distill.start",
+        kind=Kind.PATH,
+        metavar="FILE",
+        help="a draft or head of this target that is trained further, with --log on what you ask for",
     ),
     Flag(
         names="--minutes",
