@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "server": {"config", "errors", "library", "generation", "process.base", "text", "server"},
 }
 """Beside itself and data."""
-ALSO = {"library": {"engine.worker", "drafters.base", "llama.shared"}}
+ALSO = {"library": {"engine.worker", "drafters.base", "llama.shared"}, "distill": {"engine.warmup"}}
 CLIENTS = {"bench", "cli", "server"}
 LONGEST_FILE, LONGEST_FUNCTION = 430, 50
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 OFF = "PACELINE_NO_COMPILE"
-MOST_SHAPES = 32  # teacher and student, short rows and long ones, learning and measuring
+MOST_SHAPES = 64  # teacher and student, short rows and long ones, learning and measuring
 
 
 def worthwhile(device: str) -> bool:
@@ -25,17 +25,9 @@ def faster(function: Callable[..., Any], device: str) -> Callable[..., Any]:
     return compiled
 
 
-def compile_layers(layers: Any, device: str) -> None:
-    """Layer by layer: all run the same code, so one compilation serves them all."""
-    if worthwhile(device):
-        tolerate()
-        for layer in layers:
-            layer.compile(dynamic=False)
-
-
 def tolerate() -> None:
-    """What cannot be compiled runs as it is."""
+    """What cannot be compiled runs as it is; rows and lengths differ between writing, training and measuring."""
     from torch import _dynamo
 
     _dynamo.config.suppress_errors = True
-    _dynamo.config.cache_size_limit = MOST_SHAPES
+    _dynamo.config.recompile_limit = MOST_SHAPES

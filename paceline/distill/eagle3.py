@@ -116,6 +116,10 @@ class Eagle3Head(nn.Module):
         """Compiled, around the attention: that changes with every step."""
         self._before, self._after = faster(self.before, device), faster(self.after, device)
 
+    def stored_small(self) -> list[nn.Module]:
+        """What the file rounds to its kind; the rest is stored with more care."""
+        return [self.output]
+
     def scores(self, rows: Tensor) -> Tensor:
         """Logits of the tokens it knows."""
         logits: Tensor = self.output(norm(rows, self.output_norm, self.shape.eps))

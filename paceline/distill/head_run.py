@@ -18,8 +18,8 @@ from paceline.distill.texts import HELD_OUT, Rows
 from paceline.distill.training import Trainer, TrainingParams
 from paceline.errors import ConfigError, LibraryError
 
-BATCH_TOKENS = {"cuda": 73_728, "cpu": 2_048}
-"""Fewer than for a model: each is computed several times. 96 rows of 768, which can be joined in pairs."""
+BATCH_TOKENS = {"cuda": 32_768, "cpu": 2_048}
+"""Fewer than for a model: each is computed several times."""
 N_SAMPLE = 16
 """Rows on which the size of the target's states is measured."""
 REST = "Q8_0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from paceline.distill.eagle3 import Eagle3Head
+from paceline.distill.optimizing import optimizers
 from paceline.distill.script import TextKind
 from paceline.distill.training import Trainer, favourite
 from paceline.distill.unrolling import accepted, lesson, teach
@@ -27,16 +28,9 @@ class HeadTrainer(Trainer):
     ahead: list[float]
     """Tokens of a draft that stand, on average, for drafts of one to eight tokens; as of the last measurement."""
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        output = self.student.output.weight
-        matrices = [p for p in self.student.parameters() if p.dim() > 1 and p is not output]
-        vectors = [p for p in self.student.parameters() if p.dim() == 1]
-        groups = [
-            {"params": matrices, "rate": RATE, "weight_decay": 0.01},
-            {"params": vectors, "rate": RATE, "weight_decay": 0.0},
-            {"params": [output], "rate": OUTPUT_RATE, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), fused=self.device.startswith("cuda"))
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        table = self.student.output.weight
+        return optimizers(self.student, [table], rate=RATE, table_rate=OUTPUT_RATE, device=self.device)
 
     def loss(self, tokens: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         taught = teach(self.teacher, self.student, tokens, weight, favourite(self.share))

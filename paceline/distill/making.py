@@ -149,6 +149,7 @@ class Making:
             rate=recipe.rate,
             seed=recipe.seed,
             checkpoint_seconds=recipe.checkpoint_seconds,
+            kind=recipe.kind,
         )
         trainer = self.trainer(params)
         if self.checkpoint.exists():

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from paceline.distill.compiling import faster
 from paceline.distill.reading import Hyperparameters
 
 
@@ -79,21 +80,21 @@ class Attention(nn.Module):
         self.q_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
         self.k_norm = Norm(self.head_dim, shape.eps) if shape.head_norms else nn.Identity()
 
-    def forward(
-        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: LayerMemory | None
-    ) -> torch.Tensor:
-        n_rows, n_tokens, _ = x.shape
-        heads = self.qkv(x).view(n_rows, n_tokens, -1, self.head_dim).transpose(1, 2)
+    def heads(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values [rows, heads, tokens, head]."""
+        heads = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         q, k, v = heads.split((self.n_head, self.n_head_kv, self.n_head_kv), dim=1)
-        q, k = rotate(self.q_norm(q), rotation).to(v.dtype), rotate(self.k_norm(k), rotation).to(v.dtype)
-        if memory is not None:
-            k, v = memory.extend(k, v)
-        return self.out(attend(q, k, v).transpose(1, 2).reshape(n_rows, n_tokens, -1))
+        return rotate(self.q_norm(q), cos, sin).to(v.dtype), rotate(self.k_norm(k), cos, sin).to(v.dtype), v
+
+    def joined(self, heard: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.out(heard.transpose(1, 2).flatten(2))
+        return out
 
 
-def rotate(x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotary positions, halves against each other."""
-    cos, sin = rotation
     left, right = x.float().chunk(2, dim=-1)
     return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
 
@@ -103,8 +104,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     n_rows, n_head, n_new, head_dim = q.shape
     n_head_kv, n_all = k.shape[1], k.shape[2]
     if n_new == 1:  # the queries that share a key take the place of positions: no copies of keys, and no mask
-        shared = q.view(n_rows, n_head_kv, n_head // n_head_kv, head_dim)
-        return functional.scaled_dot_product_attention(shared, k, v).view(q.shape)
+        shared = q.reshape(n_rows, n_head_kv, n_head // n_head_kv, head_dim)
+        return functional.scaled_dot_product_attention(shared, k, v).reshape(q.shape)
     mask = None
     if n_all > n_new:
         mask = torch.ones(n_new, n_all, dtype=torch.bool, device=q.device).tril(n_all - n_new)
@@ -133,12 +134,28 @@ class Layer(nn.Module):
         self.attention = Attention(shape, qkv_bias=qkv_bias, out_bias=out_bias)
         self.feed_norm = Norm(shape.n_embd, shape.eps)
         self.feed = FeedForward(shape)
+        self._before, self._after = self.before, self.after
 
     def forward(
         self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], memory: LayerMemory | None
     ) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation, memory)
+        q, k, v = self._before(x, *rotation)
+        if memory is not None:
+            k, v = memory.extend(k, v)
+        return self._after(x, attend(q, k, v))
+
+    def before(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return self.attention.heads(self.attention_norm(x), cos, sin)
+
+    def after(self, x: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention.joined(heard)
         return x + self.feed(self.feed_norm(x))
+
+    def hasten(self, device: str) -> None:
+        """Compiled, around the attention: a memory that grows would be compiled anew for every token."""
+        self._before, self._after = faster(self.before, device), faster(self.after, device)
 
 
 class Network(nn.Module):
@@ -171,6 +188,11 @@ class Network(nn.Module):
             x = block(x, rotation, memory.layers[layer] if memory is not None else None)
         inputs[len(self.blocks)] = x
         return Pass(self.norm(x), tuple(inputs[layer] for layer in layers))
+
+    def hasten(self, device: str) -> None:
+        """All layers run the same code, so one compilation serves them all."""
+        for block in self.blocks:
+            block.hasten(device)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return functional.linear(hidden, self.output)

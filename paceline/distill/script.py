@@ -40,10 +40,10 @@ WEIGHTS = {
 }
 """How much a draft should care: people wait for answers."""
 
-ANSWERS = ((0.0, 0.4), (0.3, 0.15), (0.7, 0.25), (1.0, 0.2))
+ANSWERS = ((0.0, 0.55), (0.3, 0.15), (0.7, 0.2), (1.0, 0.1))
 """Temperatures of answers, and how often."""
 QUESTIONS = ((0.8, 0.5), (1.0, 0.5))
-FIRST_TURNS = (("bare", 0.2), ("opening", 0.2), ("task", 0.25), ("question", 0.22), ("passage", 0.13))
+FIRST_TURNS = (("bare", 0.12), ("opening", 0.16), ("task", 0.24), ("question", 0.24), ("passage", 0.24))
 NEXT_TURNS = (("bare", 0.12), ("opening", 0.15), ("task", 0.3), ("question", 0.2), ("follow_up", 0.23))
 SYSTEM_PROMPTS = (("none", 0.7), ("listed", 0.2), ("written", 0.1))
 DOCUMENT_SHARE = 0.12
@@ -103,7 +103,7 @@ class ScriptWriter:
 
     def answer(self, given: Tokens, temperature: float, then: int) -> ScriptTurn:
         kind = TextKind.ANSWER if temperature else TextKind.GREEDY
-        return ScriptTurn(given, kind, temperature, max(8, 5 * self.length // 8), then)
+        return ScriptTurn(given, kind, temperature, max(8, 5 * self.length // 12), then)
 
     def document(self, rng: random.Random) -> list[ScriptTurn]:
         """One after the other, until the row is full."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from paceline.distill.compiling import compile_layers
 from paceline.distill.network import Network
 from paceline.distill.reading import Hyperparameters
 from paceline.distill.target import Teacher
@@ -66,8 +65,9 @@ def shape_of(size: Size, target: Hyperparameters, n_ctx: int = N_CTX) -> Hyperpa
 class Student(Network):
     """Weights are float32 and trained; multiplications are as precise as the context they run in."""
 
-    def hasten(self, device: str) -> None:
-        compile_layers(self.blocks, device)
+    def stored_small(self) -> list[nn.Module]:
+        """What the file rounds to its kind."""
+        return list(self.modules())
 
     @classmethod
     def fresh(cls, shape: Hyperparameters, teacher: Teacher, seed: int = 0) -> Student:
@@ -79,7 +79,8 @@ class Student(Network):
                 nn.init.normal_(weight, std=WEIGHT_SPREAD / (math.sqrt(2 * shape.n_layer) if is_last else 1.0))
         with torch.no_grad():
             student.embedding.weight.copy_(reduced(teacher.output.float().cpu(), shape.n_embd))
-        return student.to(teacher.device)
+        student.to(teacher.device)
+        return student
 
 
 def reduced(embeddings: torch.Tensor, width: int) -> torch.Tensor:

@@ -80,6 +80,7 @@ class Writer:
         self.length = scripts.length
         self.n_rows = n_rows
         self.seed = seed
+        teacher.hasten(teacher.device)
         self.draw = faster(draw, teacher.device)
         self.memory: KeyValues = teacher.memory(n_rows, self.length, teacher.dtype)
 
@@ -93,7 +94,7 @@ class Writer:
         kinds = torch.zeros(self.n_rows, self.length, dtype=torch.uint8, device=device)
         tokens[:, 0], _ = places.step(torch.zeros_like(tokens[:, 0]))
         self.memory.clear()
-        with torch.inference_mode(), teacher.precision():
+        with torch.no_grad(), teacher.precision():
             for position in range(1, self.length):
                 hidden = teacher(tokens[:, position - 1 : position], self.memory).hidden[:, 0]
                 temperature = places.of_turn(places.temperature)
@@ -115,7 +116,7 @@ def rows_that_fit(teacher: Teacher, length: int) -> int:
     fitting = int(free * MEMORY_SHARE) // per_row
     if fitting < 1:
         raise ConfigError(f"no row of {length} tokens fits into the device's memory; try --length {length // 2}")
-    return min(MOST_ROWS, 1 << (fitting.bit_length() - 1))
+    return min(MOST_ROWS, int(1 << (fitting.bit_length() - 1)))
 
 
 def write(

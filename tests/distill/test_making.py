@@ -80,7 +80,7 @@ def test_the_file_says_what_the_student_says(made: Path, tmp_path: Path) -> None
 def test_the_draft_drafts(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the engine, beside the target: most of what it proposes stands."""
     files = ["-m", str(made / "target.gguf"), "-md", str(made / "draft.gguf")]
-    policy = ["--spec-type", "draft", "--spec-policy", "fixed", "--draft-max", "3", "-t", "1"]
+    policy = ["--spec-type", "draft", "--spec-policy", "fixed", "--draft-max", "3", "--draft-p-min", "0", "-t", "1"]
     assert main(["run", *files, *policy, "-p", "Why is the sea", "-n", "40", "--temp", "0", "--json"]) == 0
     timings = json.loads(capsys.readouterr().out)["timings"]
     assert timings["draft_n"] >= 10

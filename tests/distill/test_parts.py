@@ -145,7 +145,7 @@ def test_pace_and_favourite_go_where_they_should() -> None:
     assert pace(0.0) < 0.1
     assert pace(0.03) > 0.95 > pace(0.5) > pace(1.0) > 0
     assert [round(favourite(share), 3) for share in (0, 0.5, 0.75, 1)] == [0.1, 0.1, 0.35, 0.6]
-    assert [joined(256, 512), joined(170, 768), joined(3, 64), joined(7, 4096)] == [4, 2, 3, 1]
+    assert [joined(256, 512), joined(160, 768), joined(3, 64), joined(7, 4096)] == [4, 2, 3, 1]
 
 
 def test_rows_are_reordered_there_and_back() -> None:
