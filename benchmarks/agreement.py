@@ -145,7 +145,7 @@ class HeadOfTarget:
         for i, token in enumerate(answer.text[-N_TIMED:]):
             start = perf_counter()
             row = self.head.context.own_rows(1)
-            self.head.decode([token], len(answer.text) - 1 + i, row).argmax()
+            self.head.decode([token], len(answer.text) - 2 + i, row).argmax()
             yield 1e3 * (perf_counter() - start)
         self.head.context.clear()
 

@@ -43,6 +43,6 @@ def test_steps_are_taken_one_after_the_other() -> None:
     tally = Tally({"qa": [[2, 1, 0, 0, 3, 2, 1]], "rag": [[0, 0]]})
     assert tally.agreement("qa") == round(5 / 7, 3)
     assert tally.per_step(8, "qa") == round(7 / 3, 3)
-    assert tally.per_step(1, "qa") == round(7 / 4, 3)
+    assert tally.per_step(1, "qa") == round(7 / 5, 3)
     assert tally.agreement("rag") == 0 and tally.per_step(8, "rag") == 1
     assert tally.agreement() == round(5 / 9, 3)
