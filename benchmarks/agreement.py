@@ -157,14 +157,15 @@ class Tally:
     stood: dict[str, list[list[int]]] = field(default_factory=dict)
     milliseconds: list[float] = field(default_factory=list)
 
-    def agreement(self, category: str | None = None) -> float:
-        found = [n > 0 for stands in self._answers(category) for n in stands]
+    def agreement(self, *categories: str) -> float:
+        """Of these; of all where none are named."""
+        found = [n > 0 for stands in self._answers(*categories) for n in stands]
         return round(sum(found) / max(1, len(found)), 3)
 
-    def per_step(self, most: int, category: str | None = None) -> float:
+    def per_step(self, most: int, *categories: str) -> float:
         """Tokens of a step when each drafts so many."""
         n_tokens = n_steps = 0
-        for stands in self._answers(category):
+        for stands in self._answers(*categories):
             position = 0
             while position < len(stands):
                 position += 1 + min(most, stands[position])
@@ -172,9 +173,9 @@ class Tally:
             n_tokens += len(stands)
         return round(n_tokens / max(1, n_steps), 3)
 
-    def _answers(self, category: str | None) -> Iterator[list[int]]:
+    def _answers(self, *categories: str) -> Iterator[list[int]]:
         for name, answers in self.stood.items():
-            if category in (None, name):
+            if not categories or name in categories:
                 yield from answers
 
     def result(self, target_ms: float) -> dict[str, object]:
@@ -185,7 +186,7 @@ class Tally:
             "tokens_per_step": [self.per_step(k) for k in range(1, LONGEST + 1)],
             "ms_per_token": round(token_ms, 3),
             "of_the_targets": round(token_ms / target_ms, 4),
-            "positions": sum(len(stands) for stands in self._answers(None)),
+            "positions": sum(len(stands) for stands in self._answers()),
         }
 
 
@@ -208,23 +209,23 @@ def chosen(args: argparse.Namespace) -> list[SuitePrompt]:
     return [prompt for group in found.values() for prompt in group[: args.per_category or None]]
 
 
-def measure(args: argparse.Namespace) -> dict[str, object]:
-    path = needed(args.model, "the target") if args.model else demo_copy(args.kind)[0]
+def measure(args: argparse.Namespace) -> tuple[dict[str, Tally], float]:
+    """By file, and the milliseconds of one of the target's own tokens."""
     tallies = {name: Tally() for name in args.files}
     with ExitStack() as stack:
         params = ContextParams(n_ctx=N_CTX, n_batch=N_CTX, n_threads=args.threads, n_threads_batch=args.threads)
-        target = stack.enter_context(Context(stack.enter_context(Model(ModelParams(path=path))), params))
+        target = stack.enter_context(Context(stack.enter_context(Model(ModelParams(path=args.model))), params))
         drafts = {name: opened(name, target, args, stack) for name in args.files}
         sources = {draft.head.source for draft in drafts.values() if isinstance(draft, HeadOfTarget)}
         writing = Writing(target, [*sources])
         for prompt in track(chosen(args), "answers", console=Console(stderr=True)):
             answer = writing.answer(prompt, args.tokens)
-            for name, draft in drafts.items() if answer else ():
+            if answer is None:
+                continue
+            for name, draft in drafts.items():
                 tallies[name].stood.setdefault(prompt.category, []).append(draft.stands(answer))
                 tallies[name].milliseconds += draft.milliseconds(answer)
-        target_ms = median(writing.milliseconds)
-    results = {Path(name).name: tally.result(target_ms) for name, tally in tallies.items()}
-    return {"target": Path(path).name, "target_ms_per_token": round(target_ms, 3), **results}
+    return tallies, median(writing.milliseconds)
 
 
 def main() -> None:
@@ -237,14 +238,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96, help="of an answer, at most")
     parser.add_argument("-t", "--threads", type=int, default=2)
     args = parser.parse_args()
-    result = measure(args)
-    table = Table("", *(name for name in result if name.endswith(".gguf") and name != result["target"]))
-    found = [result[Path(name).name] for name in args.files]
-    rows = [each for each in found if isinstance(each, dict)]
-    for name in rows[0]:
-        table.add_row(name, *(str(each[name]) for each in rows))
+    args.model = needed(args.model, "the target") if args.model else demo_copy(args.kind)[0]
+    tallies, target_ms = measure(args)
+    results = {Path(name).name: tally.result(target_ms) for name, tally in tallies.items()}
+    table = Table("", *results)
+    for row in next(iter(results.values())):
+        table.add_row(row, *(str(result[row]) for result in results.values()))
     Console().print(table)
-    print(json.dumps(result))
+    about = {"target": Path(args.model).name, "target_ms_per_token": round(target_ms, 3)}
+    print(json.dumps(about | results))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ class Guess:
 
 
 def divergence(states: Tensor, output: Tensor, chances: Tensor, best: Tensor, weights: Tensor) -> Guess:
-    """Kullback-Leibler from `chances` (whose sum may be less than one: the rest is unknown to the head, and the position
-    counts less) to the softmax of `states @ output.T`; rows are positions."""
+    """Kullback-Leibler from `chances` (whose sum may be less than one: the rest is unknown to the head, and the
+    position counts less) to the softmax of `states @ output.T`; rows are positions."""
     loss, right = Divergence.apply(states, output, chances, best, weights)
     return Guess(loss, right)
 

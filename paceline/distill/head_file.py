@@ -16,8 +16,10 @@ from paceline.distill.reading import Array, GgufFile
 from paceline.errors import ConfigError, ModelError
 
 ARCHITECTURE = "eagle3"
-BLOCK = ("attn_norm", "attn_norm_2", "attn_q", "attn_k", "attn_v", "attn_output")
-BLOCK += ("ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+BLOCK = (
+    *("attn_norm", "attn_norm_2", "attn_q", "attn_k", "attn_v", "attn_output"),
+    *("ffn_norm", "ffn_gate", "ffn_up", "ffn_down"),
+)
 NAMES = {"enc_output_norm": "enc.output_norm", "fc": "fc", "output_norm": "output_norm", "output": "output"}
 NAMES |= {name: f"blk.0.{name}" for name in BLOCK}
 

@@ -12,10 +12,10 @@ from paceline.distill.exporting import KINDS
 from paceline.distill.head_file import read_head, write_head
 from paceline.distill.head_making import N_KNOWN, coverage, frequent, new_head, shape_for
 from paceline.distill.head_training import HeadTrainer
-from paceline.distill.making import MEASURED_ROWS, Making
+from paceline.distill.making import MEASURED_ROWS, Audience, Making, Recipe
 from paceline.distill.script import TextKind
 from paceline.distill.texts import HELD_OUT, Rows
-from paceline.distill.training import TrainingParams
+from paceline.distill.training import Trainer, TrainingParams
 from paceline.errors import ConfigError, LibraryError
 
 BATCH_TOKENS = {"cuda": 32_768, "cpu": 2_048}
@@ -31,11 +31,15 @@ AGAIN = 0.3
 
 
 class HeadMaking(Making):
-    """One run."""
+    """One run. It may share its folder, and so the text in it, with a draft model's."""
+
+    def __init__(self, recipe: Recipe, audience: Audience) -> None:
+        super().__init__(recipe, audience)
+        self.checkpoint = self.folder / "head.pt"
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
-        device = self.teacher.device.split(":")[0]
-        params = replace(params, batch_tokens=params.batch_tokens or BATCH_TOKENS[device])
+        usual = BATCH_TOKENS["cuda" if self.teacher.device.startswith("cuda") else "cpu"]
+        params = replace(params, batch_tokens=params.batch_tokens or usual)
         if self.recipe.start:
             params = replace(params, rate=AGAIN * params.rate)
         text = self.text.all()
@@ -57,9 +61,10 @@ class HeadMaking(Making):
         sample = torch.from_numpy(text.tokens[:N_SAMPLE]).long().to(self.teacher.device)
         return new_head(self.teacher, shape, known, sample)
 
-    def described(self, trainer: HeadTrainer) -> str:
-        ahead = " ".join(f"{1 + stands:.2f}" for stands in trainer.ahead)
-        return f"{n_params(trainer.student) / 1e6:.1f} M parameters, tokens per step with 1 to 8 drafted: {ahead}"
+    def described(self, trainer: Trainer) -> str:
+        ahead = trainer.ahead if isinstance(trainer, HeadTrainer) else []
+        found = " ".join(f"{1 + stands:.2f}" for stands in ahead)
+        return f"{super().described(trainer)}, tokens per step with 1 to 8 drafted: {found}"
 
     def export(self) -> None:
         """The file, and what it is worth."""

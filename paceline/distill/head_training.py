@@ -10,7 +10,7 @@ from paceline.distill.script import TextKind
 from paceline.distill.training import Trainer, favourite
 from paceline.distill.unrolling import accepted, lesson, teach
 
-RATE, OUTPUT_RATE = 2e-3, 5e-4
+RATE, OUTPUT_RATE = 1.2e-3, 5e-4
 """The output is the target's own to begin with, and changes slowly."""
 N_STEPS = 5
 """Tokens ahead that a head is trained for."""
@@ -40,7 +40,7 @@ class HeadTrainer(Trainer):
     def measure(self) -> float:
         """What drafts would come to on the text that the target wrote at temperature 0."""
         tokens, kinds = self.held_out
-        n_rows = max(1, MEASURED_TOKENS // tokens.shape[1])
+        n_rows = 1 << (max(1, MEASURED_TOKENS // tokens.shape[1]).bit_length() - 1)
         parts = []
         for start in range(0, len(tokens), n_rows):
             some, who = tokens[start : start + n_rows], kinds[start : start + n_rows]

@@ -167,7 +167,8 @@ class Making:
         return Trainer(self.teacher, student, self.text.all(), self.text.load(HELD_OUT), params)
 
     def described(self, trainer: Trainer) -> str:
-        return f"{trainer.student.shape.n_params / 1e6:.1f} M parameters"
+        n_params = sum(weights.numel() for weights in trainer.student.parameters())
+        return f"{n_params / 1e6:.1f} M parameters"
 
     def _hear(self, share: float, standing: Standing, speed: float) -> None:
         self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed / 1000:.0f}k tokens/s")

@@ -93,7 +93,7 @@ def test_a_head_is_trained_further_on_what_was_asked(target: str, teacher: Teach
     assert torch.equal(again.tokens, head.tokens) and again.shape == head.shape
     assert (again.fc.weight - head.fc.weight).abs().max() > 1e-5
     text = making.text.all()
-    asked = bytes("row ".encode())
+    asked = b"row "
     own = [row for row in text.tokens if asked in bytes(token % 256 for token in row[:24])]
     assert 0.25 < len(own) / len(text.tokens) < 0.75
     assert (text.kinds != TextKind.GIVEN).mean() > 0.3

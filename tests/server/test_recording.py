@@ -70,10 +70,12 @@ def test_a_full_disk_is_told_of_once_and_hurts_nobody(target: str, caplog: pytes
 def test_it_ends_at_its_bound_with_whole_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "requests.jsonl"
     record = RequestLog(str(path), 1, "tiny")
-    writers = [
-        threading.Thread(target=lambda: [record.write([65] * 1000, [66] * 1000, Spelled()) for _ in range(300)])
-        for _ in range(2)
-    ]
+
+    def write() -> None:
+        for _ in range(300):
+            record.write([65] * 1000, [66] * 1000, Spelled())
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
     for writer in writers:
         writer.start()
     for writer in writers:
