@@ -1,6 +1,6 @@
 """How far a student's chances are from the teacher's, and which way is down.
 
-Logits of a batch would fill a GPU (131,072 positions of 49,152 words are 13 GB at half precision, four times over), so
+Logits of a batch may fill a GPU (131,072 positions of 49,152 words are 13 GB at half precision, four times over), so
 positions are taken in groups, and the gradient, which is known in closed form, is computed at once instead of kept for
 later: for KL + b * CE(teacher's argmax) it is (1 + b) q - p - b * argmax.
 """

@@ -11,7 +11,7 @@ import pytest
 
 import paceline
 
-HEAVY = ("numpy", "llama_cpp", "fastapi", "rich", "llguidance", "uvicorn", "asyncio", "argparse")
+HEAVY = ("numpy", "torch", "llama_cpp", "fastapi", "rich", "llguidance", "uvicorn", "asyncio", "argparse")
 WITHOUT_LIBLLAMA = "import sys; sys.modules['llama_cpp'] = None\n"
 MESSAGE = "libllama could not be loaded (import of llama_cpp halted; None in sys.modules); pip install "
 
@@ -25,7 +25,9 @@ def command(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("--version",), ("run", "--help"), ("serve", "--help"), ("bench", "--help")], ids=" ".join
+    "words",
+    [("--help",), ("--version",), *((command, "--help") for command in ("run", "serve", "bench", "distill"))],
+    ids=" ".join,
 )
 def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     code = "import sys\nfrom paceline.cli.main import main\nmain()\nprint(*sys.modules, file=sys.stderr)"

@@ -134,7 +134,7 @@ TUNE = [
         names="--batch-tokens",
         sets="distill.batch_tokens",
         kind=Kind.INT,
-        default="131072 on a GPU, 4096 on a CPU",
+        default="32768 on a GPU, 4096 on a CPU",
         help="tokens of a step; less needs less memory",
     ),
     Flag(names="--rate", sets="distill.rate", kind=Kind.FLOAT, help="how fast to learn, relative to the usual"),
