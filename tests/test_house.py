@@ -30,10 +30,11 @@ MAY_IMPORT = {
     "cluster": {"config", "errors", "process", "text", "cluster"},
     "generation": {"errors", "text"},
     "library": {"config", "errors", "models", "generation", "process", "text"},
+    "distill": {"config", "errors", "files", "llama", "planner", "text", "distill"},
     "server": {"config", "errors", "library", "generation", "process.base", "text", "server"},
 }
 """Beside itself and data."""
-ALSO = {"library": {"engine.worker", "drafters.base", "llama.shared"}}
+ALSO = {"library": {"engine.worker", "drafters.base", "llama.shared"}, "distill": {"engine.warmup"}}
 CLIENTS = {"bench", "cli", "server"}
 LONGEST_FILE, LONGEST_FUNCTION = 430, 50
 

@@ -66,6 +66,16 @@ three short texts, and every candidate is asked what it would have drafted. Noth
 
 Exit status: 0 where a file is worth using, 1 where none is, 2 where something is wrong.
 """,
+    "distill": """\
+paceline distill: make a draft for a target that has none, from the target alone
+
+  paceline distill -m target.gguf -o draft.gguf --minutes 20        writes text, trains, exports, measures
+  paceline distill -m target.gguf -o draft.gguf --prompts mine.txt  half of the text answers your own prompts
+  paceline distill -m target.gguf -o draft.gguf --size 320:8        as wide and as deep as you say
+  paceline run -m target.gguf -md draft.gguf -p Hello               and then
+
+Wants a GPU: on a CPU it works, but only for toys. The same command goes on after an interruption.
+""",
 }
 
 DOCS_HEAD = """\

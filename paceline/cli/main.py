@@ -39,6 +39,7 @@ COMMANDS = {
     "devices": Command("paceline.cli.devices", "what libllama can compute on here, with its memory", flags=False),
     "pair": Command("paceline.cli.pair", "which files around can draft for a model, and what each would gain"),
     "worker": Command("paceline.cli.worker", "lend this machine's devices to a server on another one"),
+    "distill": Command("paceline.cli.distill", "make a draft for a target, from the target alone"),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
     "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
 }

@@ -154,3 +154,39 @@ class WorkerOptions:
     def __post_init__(self) -> None:
         check(1 <= self.port <= 65535, f"a port is between 1 and 65535, got {self.port}")
         check(0 <= self.n_threads <= 512, f"threads must be between 0 (all cores) and 512, got {self.n_threads}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillOptions:
+    """`paceline distill`: a draft from which target, how large, in how much time. None = decide by the machine."""
+
+    output: str | None = None
+    type: str = "model"
+    size: str = "auto"
+    minutes: float = 30.0
+    stage: tuple[str, ...] = ()
+    work: str | None = None
+    prompts: tuple[str, ...] = ()
+    kind: str = "Q4_0"
+    device: str | None = None
+    dtype: str | None = None
+    rows: int | None = None
+    length: int = 768
+    text_tokens: int | None = None
+    steps: int | None = None
+    batch_tokens: int | None = None
+    rate: float = 1.0
+    save_every: float = 60.0
+    seed: int = 0
+    head_tokens: int | None = None
+    head_ff: int | None = None
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        check(self.minutes > 0, f"--minutes must be more than 0, got {self.minutes}")
+        check(self.length >= 32, f"texts of {self.length} tokens teach nothing; --length must be at least 32")
+        check(self.rate > 0, f"--rate must be more than 0, got {self.rate}")
+        check(self.head_ff is None or self.head_ff % 32 == 0, f"--head-ff must be a multiple of 32, got {self.head_ff}")
+        for name in ("rows", "text_tokens", "steps", "batch_tokens", "head_tokens", "head_ff"):
+            value = getattr(self, name)
+            check(value is None or value >= 1, f"--{name.replace('_', '-')} must be at least 1, got {value}")

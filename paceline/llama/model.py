@@ -283,8 +283,9 @@ class Model:
         self.close()
 
 
-def quantize(source: str, target: str, kind: str, *, n_threads: int = 0) -> None:
-    """Write `source` at another precision. Seconds for a small model; the file appears whole or not at all."""
+def quantize(source: str, target: str, kind: str, *, n_threads: int = 0, pure: bool = False) -> None:
+    """Write `source` at another precision, every matrix alike if `pure`. Seconds for a small model; the file appears
+    whole or not at all."""
     if kind not in QUANTIZATIONS:
         raise ModelError(f"cannot quantise to {kind!r}; choose from {', '.join(QUANTIZATIONS)}")
     check_file(source)
@@ -292,6 +293,7 @@ def quantize(source: str, target: str, kind: str, *, n_threads: int = 0) -> None
     params.ftype = QUANTIZATIONS[kind]
     params.nthread = n_threads
     params.allow_requantize = True
+    params.pure = pure
     log.clear()
     part = Path(f"{target}.{os.getpid()}.part")
     part.parent.mkdir(parents=True, exist_ok=True)

@@ -68,6 +68,8 @@ class ServerParams:
     ui_config: str | None = None
     ui_config_file: str | None = None
     log_prompts_dir: str | None = None
+    record: str | None = None
+    record_max: int = 256
     reuse_port: bool = False
     threads_http: int = -1
     sse_ping_interval: int = 30
@@ -83,6 +85,7 @@ class ServerParams:
 
     def __post_init__(self) -> None:
         check_range("the number of HTTP threads", self.threads_http, -1, 1024)
+        check_range("the largest log of requests in MiB", self.record_max, 1, 2**20)
         check_range("the seconds between pings", self.sse_ping_interval, -1, 10**6)
         self.ui_settings()
         check(self.port > 0 or len(self.hosts) <= 1, "--port 0 takes a single --host")

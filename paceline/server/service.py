@@ -25,6 +25,7 @@ from paceline.server.marks import Marks
 from paceline.server.metrics import Metrics
 from paceline.server.params import ServerParams
 from paceline.server.prompt_log import PromptLog
+from paceline.server.recording import RequestLog
 from paceline.server.records import loaded_lines, request_lines
 from paceline.server.schema import SamplingBody
 from paceline.server.text_request import Defaults, TextRequest
@@ -49,10 +50,13 @@ class Choice:
         self._n_chunks = 0
         self._closed = False
         self.has_new_line = False
+        self.tokens: list[int] = []
 
     def observe(self, chunk: Chunk) -> None:
         if not chunk.pieces:
             return
+        if self.service.request_log:
+            self.tokens += [piece.token.id for piece in chunk.pieces]
         self.has_new_line = self.has_new_line or "\n" in chunk.text
         now = perf_counter()
         self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
@@ -89,6 +93,7 @@ class Service:
         self.created = int(time.time())
         self.ui_settings = params.ui_settings()
         self.prompt_log = PromptLog(params.log_prompts_dir) if params.log_prompts_dir else None
+        self.request_log = RequestLog(params.record, params.record_max, self.model_name) if params.record else None
         self.progress = 0.0
         self.error: Exception | None = None
         self.grammars = Grammars(self.defaults.grammar, self.defaults.json_schema)
@@ -244,6 +249,8 @@ class Service:
         """Its reader is done. One that was cancelled is read to its end on the side, for the records."""
         self.running.discard(choice)
         generation = choice.generation
+        if self.request_log and self._engine:
+            self.request_log.write_beside(choice.wanted.prompt, choice.tokens, self._engine.vocab)
         if generation.finish:
             self._record(generation)
             return
@@ -284,3 +291,5 @@ class Service:
         self._closing = True
         if self._engine:
             self._engine.close()
+        if self.request_log:
+            self.request_log.close()

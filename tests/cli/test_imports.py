@@ -15,6 +15,7 @@ HEAVY = (
     "huggingface_hub",
     "httpx",
     "numpy",
+    "torch",
     "llama_cpp",
     "fastapi",
     "rich",
@@ -36,7 +37,9 @@ def command(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("--version",), ("run", "--help"), ("serve", "--help"), ("bench", "--help")], ids=" ".join
+    "words",
+    [("--help",), ("--version",), *((command, "--help") for command in ("run", "serve", "bench", "distill"))],
+    ids=" ".join,
 )
 def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     code = "import sys\nfrom paceline.cli.main import main\nmain()\nprint(*sys.modules, file=sys.stderr)"

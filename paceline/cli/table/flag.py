@@ -10,6 +10,7 @@ from paceline.cli import values
 from paceline.cli.options import (
     BenchOptions,
     CommonOptions,
+    DistillOptions,
     HubOptions,
     LogOptions,
     MachineOptions,
@@ -28,7 +29,9 @@ SERVE = ("serve",)
 BENCH = ("bench",)
 PAIR = ("pair",)
 WORKER = ("worker",)
-ALL = (*EVERY, *WORKER)
+DISTILL = ("distill",)
+BUT_WORKERS = (*EVERY, *DISTILL)
+ALL = (*BUT_WORKERS, *WORKER)
 WRITING = ("run", "serve")
 
 DEFAULTS: dict[str, object] = {
@@ -45,6 +48,7 @@ DEFAULTS: dict[str, object] = {
     "run": RunOptions(),
     "bench": BenchOptions(),
     "pair": PairOptions(),
+    "distill": DistillOptions(),
     "server": ServerParams(),
     "common": CommonOptions(),
     "log": LogOptions(),

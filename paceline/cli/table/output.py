@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.cli import values
-from paceline.cli.table.flag import ALL, EVERY, RUN, WRITING, Flag, Kind, rows
+from paceline.cli.table.flag import ALL, BUT_WORKERS, RUN, WRITING, Flag, Kind, rows
 
 PROMPT = [
     Flag(
@@ -118,7 +118,7 @@ SHOW = [
         off="--no-config",
         sets="common.config",
         kind=Kind.PATH,
-        commands=EVERY,
+        commands=BUT_WORKERS,
         env="PACELINE_CONFIG",
         default="paceline.toml in the working folder, else in the user's configuration folder",
         help="a file of flags and their values; what is given on the command line or by variables wins over it",
@@ -133,14 +133,14 @@ SHOW = [
     Flag(
         names="-cl --cache-list",
         sets="common.cached",
-        commands=EVERY,
+        commands=BUT_WORKERS,
         default="",
         help="show the models in the cache folder and leave",
     ),
     Flag(
         names="--completion-bash",
         sets="common.completion",
-        commands=EVERY,
+        commands=BUT_WORKERS,
         default="",
         help="print what makes bash complete our commands and flags: source <(paceline --completion-bash)",
     ),

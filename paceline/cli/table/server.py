@@ -246,6 +246,20 @@ TRAFFIC = [
         help="write every prompt, as the model reads it, to a file of its own in this folder; it grows without bound",
     ),
     Flag(
+        names="--record",
+        sets="server.record",
+        kind=Kind.PATH,
+        help="append every prompt and answer to this file, a JSON line each, readable by you alone: what "
+        "`paceline distill --continue` learns from",
+    ),
+    Flag(
+        names="--record-max",
+        sets="server.record_max",
+        kind=Kind.INT,
+        metavar="MIB",
+        help="how large that file may become; then a warning, and nothing more is recorded",
+    ),
+    Flag(
         names="--lora-init-without-apply",
         sets="server.lora_init_without_apply",
         help="adapters of --lora count only for requests that name them, or once POST /lora-adapters says so",

@@ -1,0 +1,57 @@
+"""Which kind of draft a run makes, and a draft that is there already as a student again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from paceline.distill.head_file import ARCHITECTURE
+from paceline.distill.head_run import AGAIN, HeadMaking
+from paceline.distill.making import Audience, Making, Recipe
+from paceline.distill.reading import GgufFile, hyperparameters
+from paceline.distill.student import Student
+from paceline.distill.target import frequencies, state_of
+from paceline.distill.texts import HELD_OUT
+from paceline.distill.training import Trainer, TrainingParams
+from paceline.errors import ConfigError
+
+
+class Continuing(Making):
+    """A run that starts from a draft model."""
+
+    def trainer(self, params: TrainingParams) -> Trainer:
+        params = replace(params, rate=AGAIN * params.rate)
+        student = student_from(str(self.recipe.start)).to(self.teacher.device)
+        return Trainer(self.teacher, student, self.text.all(), self.text.load(HELD_OUT), params)
+
+
+def making_of(kind: str, recipe: Recipe, audience: Audience) -> Making:
+    """A file that is trained further says by itself what it is."""
+    if recipe.start is None:
+        return (HeadMaking if kind == "eagle3" else Making)(recipe, audience)
+    check_start(recipe)
+    is_head = GgufFile(recipe.start).arch == ARCHITECTURE
+    return (HeadMaking if is_head else Continuing)(recipe, audience)
+
+
+def check_start(recipe: Recipe) -> None:
+    """A draft for another target would learn, but very slowly, and nobody wants that."""
+    assert recipe.start
+    words = [GgufFile(path).get("tokenizer.ggml.tokens") for path in (recipe.start, recipe.target)]
+    if words[0] != words[1]:
+        raise ConfigError(f"{Path(recipe.start).name} speaks other tokens than {Path(recipe.target).name}")
+
+
+def student_from(path: str) -> Student:
+    """The draft in a file, to be trained further: a plain Llama with tied embeddings, as `distill` makes them."""
+    file = GgufFile(path)
+    shape = hyperparameters(file)
+    if file.arch != "llama" or not shape.tied or "rope_freqs.weight" in file.tensor_names:
+        raise ConfigError(f"{Path(path).name} was not made by distill, and cannot be trained further")
+    student = Student(shape)
+    state = state_of({name: file.array(name) for name in file.tensor_names}, shape)
+    state["frequencies"] = frequencies(shape, None)
+    student.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in state.items()})
+    return student

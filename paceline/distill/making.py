@@ -1,0 +1,254 @@
+"""A draft from beginning to end: prepare, write, train, export. Each stage leaves its result in the run's folder, so
+that a run can be interrupted, resumed, and carried to another machine between stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from paceline.distill import own
+from paceline.distill.exporting import KINDS, export
+from paceline.distill.material import Material, prepare
+from paceline.distill.reading import GgufFile, Hyperparameters, hyperparameters
+from paceline.distill.script import ScriptWriter
+from paceline.distill.student import SIZES, Size, Student, shape_of, size_of
+from paceline.distill.target import Teacher
+from paceline.distill.texts import HELD_OUT, TextFolder
+from paceline.distill.training import Standing, Trainer, TrainingParams, student_of
+from paceline.distill.writing import Writer, rows_that_fit, write
+from paceline.errors import ConfigError, LibraryError
+from paceline.files import write_whole
+
+STAGES = ("prepare", "write", "train", "export")
+N_OPENINGS = 6000
+N_HELD_OUT = 256
+WRITING_SHARE = 0.3
+MEASURED_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """All that decides about a run. Where steps and numbers of tokens are given, minutes do not matter."""
+
+    target: str
+    output: str
+    folder: Path
+    size: str = "auto"
+    minutes: float = 30.0
+    own_prompts: tuple[str, ...] = ()
+    kind: str = "Q4_0"
+    device: str | None = None
+    dtype: str | None = None
+    n_rows: int | None = None
+    length: int = 768
+    n_text: int | None = None
+    n_steps: int | None = None
+    batch_tokens: int | None = None
+    rate: float = 1.0
+    seed: int = 0
+    n_threads: int = 0
+    checkpoint_seconds: float = 60.0
+    start: str | None = None
+    """A draft or head that is trained further."""
+    n_known: int | None = None
+    """Tokens that a head knows."""
+    n_ff: int | None = None
+    """How wide its feed-forward part is."""
+
+
+class Audience(Protocol):
+    """Who watches. `stage` names what begins, `progress` how much of it is done, `tell` says a line that stays."""
+
+    def stage(self, name: str) -> None: ...
+    def progress(self, share: float, note: str) -> None: ...
+    def tell(self, line: str) -> None: ...
+
+
+class Making:
+    """One run."""
+
+    def __init__(self, recipe: Recipe, audience: Audience) -> None:
+        self.recipe, self.audience = recipe, audience
+        self.folder = recipe.folder
+        self.text = TextFolder(self.folder / "text")
+        self.checkpoint = self.folder / "checkpoint.pt"
+        self.shape = hyperparameters(GgufFile(recipe.target))
+        self._teacher: Teacher | None = None
+        self._claim()
+
+    def _claim(self) -> None:
+        """The folder belongs to one target and one way to write: another run must not mix with it."""
+        about = {
+            "target": Path(self.recipe.target).name,
+            "bytes": Path(self.recipe.target).stat().st_size,
+            "length": self.recipe.length,
+            "seed": self.recipe.seed,
+        }
+        file = self.folder / "run.json"
+        if file.exists() and json.loads(file.read_bytes()) != about:
+            raise ConfigError(
+                f"{self.folder} holds another run ({file.name} says which); remove it or choose another --work"
+            )
+        with writable(self.folder):
+            write_whole(file, json.dumps(about).encode())
+
+    @property
+    def teacher(self) -> Teacher:
+        if self._teacher is None:
+            self.audience.stage("reading the target")
+            dtype = getattr(torch, self.recipe.dtype) if self.recipe.dtype else None
+            self._teacher = Teacher.read(self.recipe.target, device=self.recipe.device, dtype=dtype)
+        return self._teacher
+
+    def run(self, stages: tuple[str, ...] = STAGES) -> None:
+        for stage in stages:
+            getattr(self, stage)()
+
+    def prepare(self) -> Material:
+        """The texts to begin with, as tokens."""
+        file = self.folder / "material.json"
+        if file.exists():
+            return Material.load(file)
+        self.audience.stage("preparing")
+        prompts = [prompt for path in self.recipe.own_prompts for prompt in own.load(path)]
+        material = prepare(self.recipe.target, n_each=N_OPENINGS, seed=self.recipe.seed, own=prompts)
+        with writable(self.folder):
+            material.save(file)
+        return material
+
+    def write(self) -> None:
+        """The target writes."""
+        material, recipe, teacher = self.prepare(), self.recipe, self.teacher
+        self.audience.stage("writing text")
+        if not self.text.has(HELD_OUT):
+            measured = ScriptWriter(material, recipe.length, greedy=True)
+            n_held_out = min(N_HELD_OUT, recipe.n_rows or N_HELD_OUT)
+            self.text.save(HELD_OUT, Writer(teacher, measured, n_held_out, seed=recipe.seed).round(HELD_OUT))
+        n_rows = recipe.n_rows or rows_that_fit(teacher, recipe.length)
+        write(
+            Writer(teacher, ScriptWriter(material, recipe.length), n_rows, seed=recipe.seed),
+            self.text,
+            seconds=60 * recipe.minutes * WRITING_SHARE,
+            n_tokens=recipe.n_text,
+            on_progress=lambda share, n: self.audience.progress(share, f"{n / 1e6:.1f} M tokens"),
+        )
+
+    def train(self) -> Standing:
+        """The student learns."""
+        recipe = self.recipe
+        params = TrainingParams(
+            seconds=60 * recipe.minutes * (1 - WRITING_SHARE),
+            n_steps=recipe.n_steps,
+            batch_tokens=recipe.batch_tokens,
+            rate=recipe.rate,
+            seed=recipe.seed,
+            checkpoint_seconds=recipe.checkpoint_seconds,
+            kind=recipe.kind,
+        )
+        trainer = self.trainer(params)
+        if self.checkpoint.exists():
+            trainer.resume(self.checkpoint)
+        self.audience.stage("training")
+        standing = trainer.run(self.checkpoint, self._hear)
+        self.audience.tell(
+            f"{self.described(trainer)}; {standing.n_steps} steps, {standing.seconds / 60:.1f} minutes: "
+            f"agreement {standing.agreement:.3f} on held-out text"
+        )
+        return standing
+
+    def trainer(self, params: TrainingParams) -> Trainer:
+        student = Student.fresh(self.student_shape(), self.teacher, self.recipe.seed)
+        return Trainer(self.teacher, student, self.text.all(), self.text.load(HELD_OUT), params)
+
+    def described(self, trainer: Trainer) -> str:
+        n_params = sum(weights.numel() for weights in trainer.student.parameters())
+        return f"{n_params / 1e6:.1f} M parameters"
+
+    def _hear(self, share: float, standing: Standing, speed: float) -> None:
+        self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed / 1000:.0f}k tokens/s")
+
+    def student_shape(self) -> Hyperparameters:
+        """Of the run so far, if there is one and no size was asked for."""
+        if self.recipe.size == "auto" and self.checkpoint.exists():
+            return student_of(self.checkpoint)[0].shape
+        size = self.best_size() if self.recipe.size == "auto" else size_of(self.recipe.size)
+        return shape_of(size, self.shape)
+
+    def best_size(self) -> Size:
+        """Which of the sizes promises most: an untrained draft of each takes as long as a trained one."""
+        try:
+            from paceline.distill.measuring import cost_curve, expectation
+        except LibraryError as error:
+            raise ConfigError(f"--size auto measures with libllama, which is not here; name a size ({error})") from None
+        self.audience.stage("measuring sizes")
+        target, found = cost_curve(self.recipe.target, self.recipe.n_threads), {}
+        for name, size in SIZES.items():
+            trial = self.folder / f"trial-{name}.gguf"
+            self.quantized(Student(shape_of(size, self.shape)), trial)
+            expected = expectation(target, cost_curve(str(trial), self.recipe.n_threads), size.agreement or 0.0)
+            found[name] = expected.speed_up
+            trial.unlink()
+        best = max(found, key=lambda name: found[name])
+        listed = ", ".join(f"{name} {speed_up:.2f}" for name, speed_up in found.items())
+        self.audience.tell(f"expected speed-up by size: {listed}; taking {best}")
+        return SIZES[best]
+
+    def quantized(self, student: Student, path: Path) -> None:
+        """Through libllama at half precision first, where it is there; else as gguf quantises, which knows less."""
+        try:
+            from paceline.llama.model import quantize
+        except LibraryError:
+            if self.recipe.kind not in KINDS:
+                raise ConfigError(
+                    f"without libllama a draft can be {', '.join(KINDS)}, not {self.recipe.kind}"
+                ) from None
+            export(student, self.recipe.target, path, kind=self.recipe.kind, name=path.stem)
+            return
+        whole = self.folder / "whole.gguf"
+        export(student, self.recipe.target, whole, kind="F16", name=path.stem)
+        with writable(path.parent):
+            quantize(str(whole), str(path), self.recipe.kind, n_threads=self.recipe.n_threads, pure=True)
+
+    def export(self) -> None:
+        """The file, and what it is worth."""
+        student, standing = student_of(self.checkpoint)
+        self.audience.stage("exporting")
+        output = Path(self.recipe.output)
+        self.quantized(student, output)
+        size = output.stat().st_size
+        self.audience.tell(
+            f"{output}: {size / 2**20:.1f} MiB, {self.recipe.kind}, {student.shape.n_params / 1e6:.1f} M parameters"
+        )
+        try:
+            from paceline.distill.measuring import agreement_of, cost_curve, expectation
+        except LibraryError:
+            self.audience.tell("without libllama it cannot be measured; `--stage export` elsewhere does that")
+            return
+        self.audience.stage("measuring")
+        held_out = self.text.load(HELD_OUT)
+        agreement = agreement_of(str(output), held_out, MEASURED_ROWS, self.recipe.n_threads)
+        target, draft = (cost_curve(path, self.recipe.n_threads) for path in (self.recipe.target, str(output)))
+        expected = expectation(target, draft, agreement)
+        self.audience.tell(
+            f"agreement {agreement:.3f} on held-out text (before quantising {standing.agreement:.3f}); a token costs "
+            f"{draft.predict(1) / target.predict(1):.3f} of the target's"
+        )
+        self.audience.tell(
+            f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft on such "
+            f"text; people's prompts agree less"
+        )
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """A full disk or a folder of somebody else's, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror or error}") from None

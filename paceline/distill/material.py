@@ -1,0 +1,72 @@
+"""What the target is given to begin with, as tokens: openings, questions, system prompts, the user's own prompts, and
+what its template writes between turns. Made once with libllama's tokenizer; everything after does without.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from paceline.config import ModelParams
+from paceline.distill.openings import Openings
+from paceline.distill.own import OwnPrompt
+from paceline.distill.turns import surroundings
+from paceline.files import write_whole
+from paceline.text.chat import ChatTemplate
+
+Tokens = list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Without a chat template `chat` is empty, and the target writes documents only."""
+
+    n_vocab: int
+    ends: Tokens
+    document_start: Tokens
+    chat: dict[str, Tokens] = field(default_factory=dict)
+    openings: list[Tokens] = field(default_factory=list)
+    questions: list[Tokens] = field(default_factory=list)
+    passages: list[Tokens] = field(default_factory=list)
+    tasks: list[Tokens] = field(default_factory=list)
+    follow_ups: list[Tokens] = field(default_factory=list)
+    systems: list[Tokens] = field(default_factory=list)
+    documents: list[Tokens] = field(default_factory=list)
+    own: list[Tokens] = field(default_factory=list)
+
+    def save(self, path: Path) -> None:
+        write_whole(path, json.dumps(asdict(self), separators=(",", ":")).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Material:
+        return cls(**json.loads(path.read_bytes()))
+
+
+def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()) -> Material:
+    """Needs libllama, for the tokenizer alone: no weights are loaded."""
+    from paceline.llama.model import Model
+
+    openings = Openings.load(seed)
+    with Model(ModelParams(path=model, vocab_only=True)) as opened:
+        vocab, source = opened.vocab, opened.chat_template
+        start = [vocab.bos] if vocab.add_bos else [vocab.eos]
+
+        def read(texts: Iterable[str]) -> list[Tokens]:
+            return [tokens for text in texts if (tokens := vocab.tokenize(text, special=False, parse_special=False))]
+
+        template = ChatTemplate.of(source, vocab)
+        chat = {}
+        if source:
+            around = asdict(surroundings(template))
+            starts = ("before_user", "system")
+            chat = {name: vocab.tokenize(text, special=name in starts) for name, text in around.items()}
+        return Material(
+            n_vocab=vocab.n_tokens,
+            ends=sorted(vocab.eog),
+            document_start=[token for token in start if token >= 0] or [0],
+            chat=chat,
+            **{name: read(openings.draw(name, n_each)) for name in openings.kinds},
+            own=[vocab.tokenize(prompt.rendered(template)) for prompt in own],
+        )
