@@ -31,7 +31,7 @@ from paceline import Engine
 from paceline.cli import build
 from paceline.cli.flags import parse
 from paceline.config import ModelParams
-from paceline.drafters.draft_model import check_vocab
+from paceline.drafters.translation import check_vocab
 from paceline.errors import ConfigError, PacelineError
 from paceline.llama.devices import can_offload, found_devices
 from paceline.llama.model import Model

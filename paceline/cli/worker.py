@@ -18,9 +18,9 @@ from paceline.cli.options import WorkerOptions
 from paceline.config.granted import usable_cores
 from paceline.errors import ConfigError
 from paceline.llama import rpc
+from paceline.llama.devices import device_of
 from paceline.llama.lib import untile
 from paceline.llama.lines import keep_alive
-from paceline.llama.devices import device_of
 from paceline.llama.rpc import Address
 from paceline.models import cache_folder
 

@@ -87,9 +87,7 @@ def test_bad_flags_end_in_one_line(
     assert part in error_of(capsys)
 
 
-def test_bad_files_end_in_one_line(
-    models: Path, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_files_end_in_one_line(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"caf\xe9 au lait")
     half = tmp_path / "half.gguf"
@@ -100,7 +98,6 @@ def test_bad_files_end_in_one_line(
         (("-m", str(tmp_path / "none.gguf"), "-p", "x"), "not found"),
         (("-m", str(broken), "-p", "x"), "not a GGUF file"),
         (("-m", str(half), "-p", "x"), "the model file is damaged"),
-        (("-m", target, "-md", str(models / "other-vocab.gguf"), "-p", "x"), "token 65"),
         (("-m", target, "-f", str(broken)), "UTF-8"),
         (("-m", target, "-f", str(long)), "a slot holds 512"),
     ]

@@ -37,6 +37,8 @@ EXPECTED = (
     " has no effect here: ",
     "no GPU in this build of libllama: ",
     "-kvu cannot act: ",
+    "libllama sees no GPU here: ",
+    "--spec-replace has no effect: ",
     " does not concern a draft model",
     " says what the target says in ",
     " cannot pay",
