@@ -5,7 +5,7 @@ PacelineError
 ├── LibraryError       libllama is missing or not the version we speak to
 ├── ModelError         a model file that is missing, truncated, not GGUF, or not for us
 │   ├── CannotWrite    a model that reads and makes embeddings
-│   └── VocabMismatch  target and draft disagree about a token
+│   └── VocabMismatch  target and head disagree about a token
 ├── RequestError       one request cannot be served; the others go on
 │   ├── PromptError    a prompt that is not text, or empty
 │   ├── ContextFull    more tokens than the slot or the cache can hold
