@@ -6,7 +6,7 @@ PacelineError
 ├── ModelError         a model file that is missing, truncated, not GGUF, or not for us
 │   ├── CannotWrite    a model that reads and makes embeddings
 │   ├── HubError       a model that could not be fetched by its name
-│   └── VocabMismatch  target and draft disagree about a token
+│   └── VocabMismatch  target and head disagree about a token
 ├── RequestError       one request cannot be served; the others go on
 │   ├── PromptError    a prompt that is not text, or empty
 │   ├── ContextFull    more tokens than the slot or the cache can hold

@@ -23,12 +23,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tiny random models: target, draft, other-vocab."""
+    """A folder with tiny random models: target, draft."""
     folder = tmp_path_factory.mktemp("models")
     write_model(folder / "target.gguf", seed=1, scale=4.0)
     write_model(folder / "draft.gguf", seed=2, n_layer=1, n_embd=32, n_ctx=128, scale=4.0)
-    write_model(folder / "other-vocab.gguf", seed=3, n_layer=1, n_embd=32, changed_token=65)
-    write_model(folder / "larger-vocab.gguf", seed=3, n_layer=1, n_embd=32, n_extra=400)
     return folder
 
 

@@ -114,8 +114,9 @@ class DraftModel(Drafter):
         """Keep what is cached of an earlier request as far as it is this prompt's beginning too."""
         view = self._views[seq]
         view.n_sure = 0
-        text = self._prompt(seq, tokens)
+        text, n_stays = self._prompt(seq, tokens)
         self._align(seq, view, text, len(text))
+        view.n_sure = max(0, min(view.n_sure, n_stays - view.skipped))
 
     def save(self, seq: int, path: str) -> None:
         """The window goes to a file; before its tokens how much of the text it keeps and skips."""
@@ -166,11 +167,12 @@ class DraftModel(Drafter):
 
     # -- the text, in the draft's tokens
 
-    def _prompt(self, seq: int, tokens: Sequence[int]) -> Sequence[int]:
-        return tokens
+    def _prompt(self, seq: int, tokens: Sequence[int]) -> tuple[Sequence[int], int]:
+        """A text that begins, and how many of its tokens are there to stay when it goes on."""
+        return tokens, len(tokens)
 
     def _text(self, request: DraftRequest) -> tuple[list[int], int]:
-        """What is to be continued, and how much of it is there to stay."""
+        """The same of a text that is to be continued."""
         text = [*request.tokens, *request.ahead] if request.ahead else request.tokens
         return text, len(request.tokens)
 
@@ -194,7 +196,7 @@ class DraftModel(Drafter):
         view = self._views[request.seq]
         text, n_stays = self._text(request)
         self._align(request.seq, view, text, len(text) - 1)
-        view.n_sure = min(view.n_sure, n_stays - view.skipped)
+        view.n_sure = max(0, min(view.n_sure, n_stays - view.skipped))
         n_new = len(text) - view.skipped - len(view.cached)
         if n_new > self.window or n_new > self._n_worth(len(text), request.n_left):
             self._refill(request.seq, view, len(text), self._n_worth(len(text), request.n_left))

@@ -93,10 +93,10 @@ class TranslatedModel(DraftModel):
         self._writing = replace(self._writing, eog=target.eog)
         self.costs = self._token_costs = TokenCosts(self._step_costs)
 
-    def _prompt(self, seq: int, tokens: Sequence[int]) -> Sequence[int]:
-        text = self._texts[seq]
-        self._n_read[seq] = text.n_common(tokens)
-        return self._follow(seq, tokens).tokens
+    def _prompt(self, seq: int, tokens: Sequence[int]) -> tuple[Sequence[int], int]:
+        self._n_read[seq] = self._texts[seq].n_common(tokens)
+        text = self._follow(seq, tokens)
+        return text.tokens, text.n_closed
 
     def _follow(self, seq: int, tokens: Sequence[int]) -> Translation:
         """The text, with what has come since it was read last."""

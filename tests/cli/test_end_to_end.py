@@ -98,6 +98,7 @@ def test_bad_files_end_in_one_line(target: str, tmp_path: Path, capsys: pytest.C
         (("-m", str(tmp_path / "none.gguf"), "-p", "x"), "not found"),
         (("-m", str(broken), "-p", "x"), "not a GGUF file"),
         (("-m", str(half), "-p", "x"), "the model file is damaged"),
+        (("-m", target, "-md", target, "--spec-replace", "one", "-p", "x"), "takes two texts"),
         (("-m", target, "-f", str(broken)), "UTF-8"),
         (("-m", target, "-f", str(long)), "a slot holds 512"),
     ]

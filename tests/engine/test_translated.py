@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,15 @@ import pytest
 from paceline import Engine
 from paceline.config import ContextParams, EngineParams, ModelParams, Settings
 from paceline.config.drafters import DrafterSettings, DraftModelParams
+from paceline.drafters.base import DraftRequest, OwnContexts, Resources
+from paceline.drafters.segments import Translation
+from paceline.drafters.translated import draft_model
+from paceline.drafters.translation import dictionaries
 from paceline.engine.stats import DrafterStats
+from paceline.llama.context import Context
+from paceline.llama.model import Model
+from paceline.planner.costs import CostCurve
+from paceline.process import probe
 from tests.other_vocab import write_permuted, write_sentencepiece
 from tests.tiny import write_model
 
@@ -100,6 +110,29 @@ def test_texts_to_replace_reach_the_draft(pairs: dict[str, tuple[str, str]]) -> 
     assert accepted[0] > 2 * accepted[1]
 
 
+def test_the_drafts_cache_is_always_the_text_in_its_own_tokens(pairs: dict[str, tuple[str, str]]) -> None:
+    """Whatever is asked: texts that grow in the midst of a word, that change, and what others have proposed."""
+    dice, words = random.Random(1), [*"the tea and water he naïve 🦊 in an".encode()]
+    with ExitStack() as stack:
+        target, draft = (stack.enter_context(Model(ModelParams(path=path))) for path in pairs["bpe-spm"])
+        context = stack.enter_context(Context(draft, ContextParams(n_ctx=512, n_threads=1)))
+        own = {"draft-simple": OwnContexts(CostCurve(), 512, context)}
+        drafter = draft_model(Resources(DrafterSettings(), target, own))
+        there, _ = dictionaries(target.vocab, draft.vocab)
+        text: list[int] = []
+        for _ in range(60):
+            if dice.random() < 0.3:
+                del text[dice.randint(0, len(text)) :]
+                drafter.begin(0, text)
+            text += [dice.choice(words) for _ in range(dice.randint(1, 3))]
+            ahead = [dice.choice(words) for _ in range(dice.choice([0, 0, 2]))]
+            drafter.draft([DraftRequest(0, text, dice.randint(1, 6), p_min=0.0, ahead=ahead)])
+            expected = Translation(there)
+            expected.read([*text, *ahead])
+            cached = drafter._views[0].cached
+            assert cached[: len(expected.tokens)] == expected.tokens
+
+
 def test_long_texts_slide_through_the_window_and_shift(
     pairs: dict[str, tuple[str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,8 +170,9 @@ def test_tokens_that_differ_are_not_drafted(changed: str, tmp_path: Path, caplog
 
 
 def test_a_draft_is_judged_before_the_first_request(
-    pairs: dict[str, tuple[str, str]], caplog: pytest.LogCaptureFixture
+    pairs: dict[str, tuple[str, str]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(probe, "SECONDS", (60.0, 60.0))
     caplog.set_level(logging.INFO, "paceline")
     target, draft = pairs["permuted"]
     with engine(target, draft, spec_policy="auto") as drafting:
