@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from benchmarks.workers import Worker, free_port, lending
+from paceline.models import cache_folder
 
 pytestmark = pytest.mark.model
 
@@ -67,6 +68,18 @@ def test_the_draft_is_not_put_on_the_targets_workers(two: list[Worker], deep: st
     assert on_first == parts("-m", deep, "--rpc", two[0].endpoint)[f"RPC0[{two[0].endpoint}]"]
     found = parts("-m", deep, "-md", draft, "--rpc-draft", two[1].endpoint)
     assert 0 < found[f"RPC0[{two[1].endpoint}]"] < on_first
+
+
+def test_cost_curves_name_the_workers(two: list[Worker], deep: str) -> None:
+    """Another worker at another address is another machine, with costs of its own."""
+    folder = cache_folder() / "costs"
+    for worker in two:
+        text("-m", deep, "--rpc", worker.endpoint)
+    text("-m", deep)
+    kept = [file.read_text() for file in folder.glob("deep-*.json") if not file.name.endswith(".exact.json")]
+    for worker in two:
+        assert any(f"RPC0 {worker.endpoint} " in curve for curve in kept)
+    assert any("RPC" not in curve for curve in kept)
 
 
 def test_devices_are_listed_in_the_order_of_their_names(two: list[Worker]) -> None:
