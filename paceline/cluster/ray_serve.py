@@ -116,6 +116,7 @@ class RayPlacement:
         if self._address:
             return ray.init(self._address, log_to_driver=False, logging_level=logging.ERROR)
         return ray.init(
+            "local",  # also where this machine is part of a cluster
             num_cpus=self._n_replicas,
             include_dashboard=False,
             log_to_driver=False,
