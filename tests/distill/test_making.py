@@ -46,7 +46,7 @@ def one_thread() -> Iterator[None]:
 def words(folder: Path, *more: str) -> list[str]:
     fixed = "--size 32:1 --length 64 --rows 64 --text-tokens 24000 --steps 60 --batch-tokens 2048 --rate 3"
     files = ["-m", str(folder / "target.gguf"), "-o", str(folder / "draft.gguf")]
-    return ["distill", *files, *fixed.split(), "--device", "cpu", "-t", "1", "--save-every", "0", *more]
+    return ["distill", *files, *fixed.split(), "--device", "cpu", "-t", "1", *more]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_after_a_kill_it_goes_on_to_the_same_end(made: Path, tmp_path: Path) -> 
         "import sys, torch; torch.set_num_threads(1); from paceline.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train")], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train", "--save-every", "0")], stderr=subprocess.DEVNULL
     )
     wait_for(checkpoint, child)
     child.kill()
