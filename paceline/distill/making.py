@@ -12,8 +12,8 @@ from typing import Protocol
 
 import torch
 
-from paceline.distill import own
-from paceline.distill.exporting import KINDS, export
+from paceline.distill import ahead, own
+from paceline.distill.exporting import export
 from paceline.distill.material import Material, prepare
 from paceline.distill.reading import GgufFile, Hyperparameters, hyperparameters
 from paceline.distill.script import ScriptWriter
@@ -80,7 +80,14 @@ class Making:
         self.checkpoint = self.folder / "checkpoint.pt"
         self.shape = hyperparameters(GgufFile(recipe.target))
         self._teacher: Teacher | None = None
+        self._check_ahead()
         self._claim()
+
+    def _check_ahead(self) -> None:
+        ahead.check_output(self.recipe.output)
+        ahead.check_kind(self.recipe.kind)
+        ahead.check_size(self.recipe.size)
+        ahead.check_device(self.recipe.device)
 
     def _claim(self) -> None:
         """The folder belongs to one target and one way to write: another run must not mix with it."""
@@ -89,9 +96,13 @@ class Making:
             "bytes": Path(self.recipe.target).stat().st_size,
             "length": self.recipe.length,
             "seed": self.recipe.seed,
+            "prompts": [Path(path).name for path in self.recipe.own_prompts],
         }
         file = self.folder / "run.json"
-        if file.exists() and json.loads(file.read_bytes()) != about:
+        found = json.loads(file.read_bytes()) if file.exists() else {}
+        if not self.recipe.own_prompts:  # later stages need not name them again
+            about["prompts"] = found.get("prompts", [])
+        if about != about | found:
             raise ConfigError(
                 f"{self.folder} holds another run ({file.name} says which); remove it or choose another --work"
             )
@@ -107,8 +118,11 @@ class Making:
         return self._teacher
 
     def run(self, stages: tuple[str, ...] = STAGES) -> None:
-        for stage in stages:
-            getattr(self, stage)()
+        try:
+            for stage in stages:
+                getattr(self, stage)()
+        except torch.cuda.OutOfMemoryError:
+            raise ConfigError("the device's memory is full; try half the --rows to write, or --batch-tokens") from None
 
     def prepare(self) -> Material:
         """The texts to begin with, as tokens."""
@@ -204,10 +218,6 @@ class Making:
         try:
             from paceline.llama.model import quantize
         except LibraryError:
-            if self.recipe.kind not in KINDS:
-                raise ConfigError(
-                    f"without libllama a draft can be {', '.join(KINDS)}, not {self.recipe.kind}"
-                ) from None
             export(student, self.recipe.target, path, kind=self.recipe.kind, name=path.stem)
             return
         whole = self.folder / "whole.gguf"

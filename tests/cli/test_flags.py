@@ -11,7 +11,7 @@ from paceline.cli.flags import Parsed, parse
 from paceline.cli.help import command_help, markdown
 from paceline.cli.options import Prompt
 from paceline.cli.table import TABLE
-from paceline.cli.table.flag import EVERY, MISSING, Kind, Support, default_of
+from paceline.cli.table.flag import ALL, MISSING, Kind, Support, default_of
 from paceline.config import SamplingParams
 from paceline.errors import ConfigError
 
@@ -46,7 +46,7 @@ def test_docs_are_up_to_date() -> None:
 
 
 def test_every_name_belongs_to_one_row() -> None:
-    for command in EVERY:
+    for command in ALL:
         names = Counter(name for flag in TABLE if command in flag.commands for name in flag.all_names)
         assert [name for name, n in names.items() if n > 1] == []
 
@@ -65,7 +65,7 @@ def test_every_row_teaches() -> None:
         assert flag.kind is not Kind.CHOICE or flag.choices
 
 
-@pytest.mark.parametrize("command", EVERY)
+@pytest.mark.parametrize("command", ALL)
 def test_help_shows_every_flag_that_does_something(command: str) -> None:
     text = command_help(command)
     real = [flag for flag in TABLE if command in flag.commands and flag.status is Support.REAL]

@@ -46,7 +46,7 @@ def one_thread() -> Iterator[None]:
 def words(folder: Path, *more: str) -> list[str]:
     fixed = "--size 32:1 --length 64 --rows 64 --text-tokens 24000 --steps 60 --batch-tokens 2048 --rate 3"
     files = ["-m", str(folder / "target.gguf"), "-o", str(folder / "draft.gguf")]
-    return ["distill", *files, *fixed.split(), "--device", "cpu", "-t", "1", "--save-every", "0", *more]
+    return ["distill", *files, *fixed.split(), "--device", "cpu", "-t", "1", *more]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_after_a_kill_it_goes_on_to_the_same_end(made: Path, tmp_path: Path) -> 
         "import sys, torch; torch.set_num_threads(1); from paceline.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train")], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train", "--save-every", "0")], stderr=subprocess.DEVNULL
     )
     wait_for(checkpoint, child)
     child.kill()
@@ -183,9 +183,14 @@ def test_wrong_input_is_one_line(made: Path, tmp_path: Path, capsys: pytest.Capt
     assert "line 1: expected" in failing(capsys, "-m", target, "-o", output, "--log", str(tmp_path / "wrong.jsonl"))
     assert "none of prepare, write, train, export" in failing(capsys, "-m", target, "-o", output, "--stage", "bake")
     assert "multiple of 32" in failing(capsys, *words(made, "--size", "33:2", "--stage", "train")[1:])
+    assert "width:layers" in failing(capsys, "-m", target, "-o", output, "--size", "huge").lower()
+    assert "a draft can be" in failing(capsys, "-m", target, "-o", output, "--quant", "Q9_9")
+    assert "cannot write to" in failing(capsys, "-m", target, "-o", str(tmp_path))
+    assert "torch cannot use it" in failing(capsys, "-m", target, "-o", output, "--device", "abacus")
     assert "no text in" in failing(capsys, "-m", target, "-o", output, "--stage", "train", "--size", "s")
     assert "no checkpoint at" in failing(capsys, "-m", target, "-o", output, "--stage", "export")
     assert "holds another run" in failing(capsys, *words(made, "--length", "128")[1:])
+    assert "holds another run" in failing(capsys, *words(made, "--log", str(empty))[1:])
     assert "another size" in failing(capsys, *words(made, "--size", "64:1", "--stage", "train")[1:])
 
 
@@ -232,3 +237,39 @@ def test_a_student_wider_than_its_target_can_be_made(made: Path) -> None:
     student = Student.fresh(shape_of(size_of("96:1"), teacher.shape), teacher)
     assert student.embedding.weight.shape == (teacher.shape.n_vocab, 96)
     assert bool(torch.isfinite(student.logits(student(torch.arange(8)[None]).hidden)).all())
+
+
+def test_the_size_is_chosen_by_what_it_costs_here(made: Path, tmp_path: Path) -> None:
+    from paceline.cli.distill import Printed
+    from paceline.distill.making import Making, Recipe
+    from paceline.distill.student import SIZES
+
+    told: list[str] = []
+    watching = Printed()
+    watching.tell = told.append  # type: ignore[method-assign]
+    recipe = Recipe(
+        target=str(made / "target.gguf"), output=str(tmp_path / "x.gguf"), folder=tmp_path, device="cpu", n_threads=1
+    )
+    assert Making(recipe, watching).best_size() in SIZES.values()
+    assert "expected speed-up by size: s " in told[-1]
+    assert not list(tmp_path.glob("trial*"))
+
+
+def test_people_see_a_bar() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    from paceline.cli.distill import Shown
+
+    text = StringIO()
+    columns = (TextColumn("{task.description}"), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=Console(file=text, force_terminal=True, width=80)) as bars:
+        shown = Shown(bars)
+        shown.stage("training")
+        shown.progress(0.5, "agreement 0.700")
+        shown.tell("a line that stays")
+        bars.refresh()
+    assert "a line that stays" in text.getvalue()
+    assert "agreement 0.700" in text.getvalue()

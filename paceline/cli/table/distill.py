@@ -65,7 +65,7 @@ MAKE = [
         sets="distill.kind",
         kind=Kind.STR,
         metavar="KIND",
-        help="the precision of the file: Q4_0, Q8_0, Q6_K, F16 and others",
+        help="the precision of the file, as Q4_0, Q8_0, Q6_K or F16",
     ),
     Flag(
         names="--prompts --log",
