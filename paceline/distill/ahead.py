@@ -23,10 +23,11 @@ def check_output(path: str) -> None:
 
 def check_kind(kind: str) -> None:
     """libllama knows more kinds than gguf can write."""
+    known: tuple[str, ...] = KINDS
     try:
         from paceline.llama.model import QUANTIZATIONS
     except LibraryError:
-        known = KINDS
+        pass
     else:
         known = tuple(QUANTIZATIONS)
     if kind not in known:

@@ -80,6 +80,7 @@ class Making:
         self.checkpoint = self.folder / "checkpoint.pt"
         self.shape = hyperparameters(GgufFile(recipe.target))
         self._teacher: Teacher | None = None
+        self.own_prompts = [prompt for path in recipe.own_prompts for prompt in own.load(path)]
         self._check_ahead()
         self._claim()
 
@@ -130,8 +131,7 @@ class Making:
         if file.exists():
             return Material.load(file)
         self.audience.stage("preparing")
-        prompts = [prompt for path in self.recipe.own_prompts for prompt in own.load(path)]
-        material = prepare(self.recipe.target, n_each=N_OPENINGS, seed=self.recipe.seed, own=prompts)
+        material = prepare(self.recipe.target, n_each=N_OPENINGS, seed=self.recipe.seed, own=self.own_prompts)
         with writable(self.folder):
             material.save(file)
         return material

@@ -108,7 +108,8 @@ def test_after_a_kill_it_goes_on_to_the_same_end(made: Path, tmp_path: Path) -> 
         "import sys, torch; torch.set_num_threads(1); from paceline.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train", "--save-every", "0")], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, *words(tmp_path, "--stage", "train", "--save-every", "0")],
+        stderr=subprocess.DEVNULL,
     )
     wait_for(checkpoint, child)
     child.kill()
@@ -190,7 +191,9 @@ def test_wrong_input_is_one_line(made: Path, tmp_path: Path, capsys: pytest.Capt
     assert "no text in" in failing(capsys, "-m", target, "-o", output, "--stage", "train", "--size", "s")
     assert "no checkpoint at" in failing(capsys, "-m", target, "-o", output, "--stage", "export")
     assert "holds another run" in failing(capsys, *words(made, "--length", "128")[1:])
-    assert "holds another run" in failing(capsys, *words(made, "--log", str(empty))[1:])
+    mine = tmp_path / "mine.txt"
+    mine.write_text("Is it raining?\n")
+    assert "holds another run" in failing(capsys, *words(made, "--prompts", str(mine))[1:])
     assert "another size" in failing(capsys, *words(made, "--size", "64:1", "--stage", "train")[1:])
 
 
@@ -245,12 +248,15 @@ def test_the_size_is_chosen_by_what_it_costs_here(made: Path, tmp_path: Path) ->
     from paceline.distill.student import SIZES
 
     told: list[str] = []
-    watching = Printed()
-    watching.tell = told.append  # type: ignore[method-assign]
+
+    class Heard(Printed):
+        def tell(self, line: str) -> None:
+            told.append(line)
+
     recipe = Recipe(
         target=str(made / "target.gguf"), output=str(tmp_path / "x.gguf"), folder=tmp_path, device="cpu", n_threads=1
     )
-    assert Making(recipe, watching).best_size() in SIZES.values()
+    assert Making(recipe, Heard()).best_size() in SIZES.values()
     assert "expected speed-up by size: s " in told[-1]
     assert not list(tmp_path.glob("trial*"))
 
