@@ -52,6 +52,7 @@ def test_a_killed_replica_is_not_missed_and_is_replaced(tmp_path: Path) -> None:
 
 
 @needs_ray
+@pytest.mark.filterwarnings("ignore")  # Ray's own, when it is imported
 def test_the_kubernetes_manifest_is_what_ray_serve_reads(target: str) -> None:
     import yaml
     from ray.serve.schema import ServeDeploySchema
