@@ -35,8 +35,10 @@ from tests.heads.right import (
     write_right_step35,
 )
 from tests.heads.targets import write_step35
+from tests.other_vocab import write_permuted
 from tests.recurrent_files import write_qwen35
 from tests.server.live import Live, live, settings
+from tests.tiny import write_model
 
 pytestmark = pytest.mark.model
 
@@ -308,6 +310,8 @@ def documented(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_eagle3(named / "qwen3.5-eagle3.gguf", target_width=n_embd(named / "qwen3.5.gguf"))
     write_step35(named / "step3.5.gguf", blocks=False)
     write_step35(named / "mtp-step3.5.gguf", trunk=False)
+    write_model(named / "large.gguf")
+    write_permuted(str(named / "large.gguf"), named / "other-family.gguf")
     return named
 
 
@@ -326,7 +330,7 @@ def test_commands_of_the_page_run(
         assert main([command, *words, "-t", "1", "-c", "512", "--ignore-eos", *shown]) == 0
         out, err = capsys.readouterr()
         assert out.strip()
-        assert command != "run" or re.search("statistics draft_(mtp|eagle3|dflash|dspark): ", err)
+        assert command != "run" or re.search("statistics draft_(simple|mtp|eagle3|dflash|dspark): ", err)
         return
     chosen = build.settings(parse(words, command))
     with Engine.from_settings(replace(chosen, context=replace(chosen.context, n_ctx=2048, n_threads=1))) as engine:

@@ -282,7 +282,7 @@ def test_every_draft_flag_of_the_users_lines_is_here() -> None:
     used = {name for line in SEEDS.read_text().splitlines() if not line.startswith("#") for name in names(line)}
     concerned = {name for name in used if any(path.startswith(roots) for path in known[name].fields)}
     assert {"-devd", "-ngld", "-ctkd", "-tbd", "-cd", "-cmoed"} <= concerned
-    assert {name for name in concerned if known[name] not in here} == {"-md", "--model-draft"}
+    assert {name for name in concerned if known[name] not in here} == {"-md", "--model-draft", "--spec-replace"}
 
 
 def names(line: str) -> list[str]:
