@@ -118,7 +118,8 @@ class TranslatedModel(DraftModel):
         return min(2 * limit + SLACK, max(limit, self.window // 4))
 
     def _extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> list[int]:
-        """Words are taken as soon as they are whole. Where the draft ends the last one counts as whole."""
+        """Words are taken as soon as they are whole. Where the draft ends, after one of them at least if nothing else
+        ends it, the last counts as whole."""
         rendering = self._renderings[request.seq]
         token, sure = self._guess(request, rendering, row)
         goes_on = sure >= self._writing.least(request) and limit > 0
@@ -127,7 +128,7 @@ class TranslatedModel(DraftModel):
             goes_on = rendering.fits and len(rendering.source) < self._n_steps(limit)
         while goes_on and len(draft) < rendering.n_closed:
             goes_on = self._writing.take(request, draft, *rendering.token(len(draft)), limit)
-        if goes_on and rendering.n_tokens <= limit:
+        if goes_on and (rendering.n_tokens < limit or not rendering.n_closed):
             return [token]
         rendering.end()
         self._finish(request, draft, rendering, limit)
