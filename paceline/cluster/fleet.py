@@ -22,7 +22,8 @@ from paceline.cluster.roster import OnReplicas
 from paceline.cluster.routing import Routes, prefix_hashes
 from paceline.engine.request import Failed, Finished, Request
 from paceline.errors import EngineClosed, EngineDied
-from paceline.process.base import Health, Info, OnEvent, OnProgress, Status, Vectors
+from paceline.process.asking import Asking
+from paceline.process.base import Health, Info, OnEvent, OnProgress, Status
 from paceline.process.supervisor import Live
 from paceline.text.vocabulary import Vocabulary
 
@@ -57,7 +58,7 @@ class Placement(Protocol):
         """Whatever was started ends, also where starting has failed."""
 
 
-class Fleet:
+class Fleet(Asking):
     """A `Backend`."""
 
     def __init__(self, placement: Placement, n_replicas: int, on_progress: OnProgress | None = None) -> None:
@@ -322,29 +323,6 @@ class Fleet:
             inquiry.fail(EngineDied(self._reason))
         else:
             (link or min(self._links.values(), key=lambda each: len(each.inquiries) + len(each.live))).ask(inquiry)
-
-    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
-        return list(self._ask("tokenize", text, special, parse_special))
-
-    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
-        return bytes(self._ask("apply_template", template, messages, opening))
-
-    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
-        return list(self._ask("embed", texts, normalize, n_values))
-
-    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
-        return list(self._ask("pairs", query, documents))
-
-    def save_slot(self, slot: int, path: str) -> tuple[int, int]:
-        n_tokens, n_bytes = self._ask_slot("save_slot", slot, path)
-        return n_tokens, n_bytes
-
-    def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
-        n_tokens, n_bytes = self._ask_slot("restore_slot", slot, path)
-        return n_tokens, n_bytes
-
-    def erase_slot(self, slot: int) -> int:
-        return int(self._ask_slot("erase_slot", slot))
 
     # -- how it goes
 

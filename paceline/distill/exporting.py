@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +46,22 @@ def tensors_of(student: Student) -> dict[str, Array]:
 
 
 def export(student: Student, target: str, path: Path, *, kind: str = "F16", name: str = "draft") -> None:
-    """The file appears whole or not at all."""
     source = GgufFile(target)
-    part = Path(f"{path}.{os.getpid()}.part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf().GGUFWriter(str(part), "llama")
+    with new_file(path, "llama") as writer:
         add_shape(writer, student, name)
         add_tokenizer(writer, source)
         for tensor, array in tensors_of(student).items():
             add_tensor(writer, tensor, array, kind)
+
+
+@contextmanager
+def new_file(path: Path, arch: str) -> Iterator[Any]:
+    """What is added to gguf's writer makes the file, which appears whole or not at all."""
+    part = Path(f"{path}.{os.getpid()}.part")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        writer = gguf().GGUFWriter(str(part), arch)
+        yield writer
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

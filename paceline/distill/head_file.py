@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 import torch
 
 from paceline.distill.eagle3 import Eagle3Head, HeadShape
-from paceline.distill.exporting import add_tensor, add_tokenizer
-from paceline.distill.needs import gguf
+from paceline.distill.exporting import add_tensor, add_tokenizer, new_file
 from paceline.distill.reading import Array, GgufFile
-from paceline.errors import ConfigError, ModelError
+from paceline.errors import ModelError
 
 ARCHITECTURE = "eagle3"
 BLOCK = (
@@ -25,26 +23,13 @@ NAMES |= {name: f"blk.0.{name}" for name in BLOCK}
 
 
 def write_head(path: Path, head: Eagle3Head, target: str, kind: str, output_kind: str | None = None) -> None:
-    """With the target's tokenizer. Matrices are of `kind`; the output's, which is the largest, may be of another. The
-    file appears whole or not at all."""
-    part = Path(f"{path}.{os.getpid()}.part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf().GGUFWriter(str(part), ARCHITECTURE)
+    """With the target's tokenizer. Matrices are of `kind`; the output's, which is the largest, may be of another."""
+    with new_file(path, ARCHITECTURE) as writer:
         add_keys(writer, head.shape)
         add_tokenizer(writer, GgufFile(target))
         for name, values in weights(head).items():
             add_tensor(writer, f"{NAMES[name]}.weight", values, output_kind or kind if name == "output" else kind)
         writer.add_tensor("d2t", head.tokens.cpu().numpy().astype(np.int64))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        part.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def add_keys(writer: Any, shape: HeadShape) -> None:

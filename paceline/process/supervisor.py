@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ import msgspec
 from paceline.config import Settings
 from paceline.engine.request import Emitted, Event, Failed, Finished, Request, Resume, Started, Timings, failed
 from paceline.errors import EngineClosed, EngineDied, PacelineError, WorkerAway, named
-from paceline.process.base import Health, Info, OnEvent, OnProgress, Status, Vectors
+from paceline.process.asking import Asking
+from paceline.process.base import Health, Info, OnEvent, OnProgress, Status
 from paceline.process.handle import Handle
 from paceline.process.messages import Call, Cancel, Events, Raised, Returned, Submit, ToChild, ToFront
 from paceline.text.vocabulary import Vocabulary
@@ -127,7 +128,7 @@ class Question:
         self.future.set_exception(error)
 
 
-class ChildEngine:
+class ChildEngine(Asking):
     """Looks like an engine; is a child process and a thread that reads what it says."""
 
     def __init__(self, settings: Settings, on_progress: OnProgress | None = None) -> None:
@@ -189,33 +190,10 @@ class ChildEngine:
                 if live.sent and self._handle:
                     self._handle.send(Cancel(id))
 
-    def tokenize(self, text: bytes, special: bool, parse_special: bool) -> list[int]:
-        return list(self._ask("tokenize", text, special, parse_special))
-
-    def apply_template(self, template: str, messages: list[tuple[bytes, bytes]], opening: bool) -> bytes:
-        return bytes(self._ask("apply_template", template, messages, opening))
-
-    def embed(self, texts: Sequence[Sequence[int]], normalize: int, n_values: int | None) -> Vectors:
-        return list(self._ask("embed", texts, normalize, n_values))
-
-    def pairs(self, query: bytes, documents: Sequence[bytes]) -> list[list[int]]:
-        return list(self._ask("pairs", query, documents))
-
     def status(self) -> Status:
         if asleep := self._asleep:
             return asleep
         return msgspec.convert(self._ask("status"), Status)
-
-    def save_slot(self, slot: int, path: str) -> tuple[int, int]:
-        n_tokens, n_bytes = self._ask("save_slot", slot, path)
-        return n_tokens, n_bytes
-
-    def restore_slot(self, slot: int, path: str) -> tuple[int, int]:
-        n_tokens, n_bytes = self._ask("restore_slot", slot, path)
-        return n_tokens, n_bytes
-
-    def erase_slot(self, slot: int) -> int:
-        return int(self._ask("erase_slot", slot))
 
     def _ask(self, name: str, *args: Any) -> Any:
         question = Question(-next(self._numbers), name, args)
