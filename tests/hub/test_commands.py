@@ -145,7 +145,7 @@ def test_ctrl_c_keeps_what_came_and_the_next_run_goes_on(
     again = command((*RUN, "-hf", f"{REPO}:Q8_0"), environ)
     assert again.returncode == 0, again.stderr
     assert ", going on after " in again.stderr
-    assert server.sent() == [Path(target).stat().st_size - n_there]
+    assert server.sent()[-1] == Path(target).stat().st_size - n_there  # the first one's end may be noticed late
 
 
 def wait_for_some(folder: Path, process: subprocess.Popen[str]) -> Path:
