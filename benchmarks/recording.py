@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from paceline.config import SamplingParams
 from paceline.config.drafters import SuffixParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.suffix import Suffix
-from paceline.engine.drafting import noise_of
 from paceline.models import demo_copy
+from paceline.planner.base import DraftBudget, DrafterPool
+from paceline.planner.fixed import FixedPolicy
+from paceline.process.gguf_check import check_gguf
+from paceline.process.heads import kind_of
 
 MODEL = "draft-simple"
 RECORDED = "answers recorded with `python -m benchmarks.replay --record FILE`"
@@ -33,23 +37,33 @@ class Text:
     drafts: dict[str, list[Draft]] = field(default_factory=dict)
 
 
+class Listening(FixedPolicy):
+    """Asks for a long draft at every place and has none checked: the text is the target's own, token by token."""
+
+    def __init__(self) -> None:
+        self.heard: list[Draft] = []
+
+    def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
+        for budget in budgets:
+            (name,) = pool.names()
+            self.heard += pool.ask(name, [budget.slot], [N_DRAFT], [lambda draft: True])
+
+
 def record(path: Path, draft: str, n_prompts: int, n: int, temperature: float) -> None:
-    """Texts of the target, and the draft model's own continuation at every place of them."""
+    """Texts of the target, and how a draft model or a head would have gone on at every place of them."""
     model, _ = demo_copy("F16")
-    texts = []
-    with Engine(model, draft=draft, n_ctx=4096, n_threads=2, spec_policy="fixed") as engine:
-        drafter = inside(engine).core.drafting.drafters[MODEL]
+    kind = kind_of(check_gguf(draft)) or MODEL
+    texts, listening = [], Listening()
+    with Engine(model, draft=draft, n_ctx=4096, n_threads=2, spec_types=[kind], spec_policy="fixed") as engine:
+        inside(engine).core.drafting.policy = listening
         for seed, prompt in enumerate(track(prompts(n_prompts), "recording", console=Console(stderr=True))):
             tokens = chat(engine, prompt.text)[:1500]
             sampling = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
-            generation = engine.generate(tokens, max_tokens=n, sampling=sampling, speculative={"types": []})
+            listening.heard.clear()
+            generation = engine.generate(tokens, max_tokens=n, sampling=sampling)
             written = [piece.token.id for chunk in generation for piece in chunk.pieces]
-            drafter.begin(0, tokens)
-            rows = []
-            for i in range(len(written)):
-                ask = DraftRequest(0, [*tokens, *written[: i + 1]], N_DRAFT, p_min=0.0, noise=noise_of(sampling, seed))
-                guess = drafter.draft([ask])[0]
-                rows.append({"tokens": guess.tokens, "confidence": guess.confidence})
+            rows = [{"tokens": heard.tokens, "confidence": heard.confidence} for heard in listening.heard]
+            rows += [{"tokens": [], "confidence": []}] * (len(written) - len(rows))
             texts.append({"category": prompt.category, "prompt": tokens, "written": written, "model": rows})
     path.write_text(json.dumps(texts))
 
