@@ -117,8 +117,8 @@ class Eagle3Head(nn.Module):
         self._before, self._after = faster(self.before, device), faster(self.after, device)
 
     def stored_small(self) -> list[nn.Module]:
-        """What the file rounds to its kind; the rest is stored with more care."""
-        return [self.output]
+        """What the file rounds to its kind."""
+        return [module for module in self.modules() if isinstance(module, nn.Linear)]
 
     def scores(self, rows: Tensor) -> Tensor:
         """Logits of the tokens it knows."""

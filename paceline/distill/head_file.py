@@ -22,13 +22,13 @@ NAMES = {"enc_output_norm": "enc.output_norm", "fc": "fc", "output_norm": "outpu
 NAMES |= {name: f"blk.0.{name}" for name in BLOCK}
 
 
-def write_head(path: Path, head: Eagle3Head, target: str, kind: str, output_kind: str | None = None) -> None:
-    """With the target's tokenizer. Matrices are of `kind`; the output's, which is the largest, may be of another."""
+def write_head(path: Path, head: Eagle3Head, target: str, kind: str) -> None:
+    """With the target's tokenizer; matrices are of `kind`."""
     with new_file(path, ARCHITECTURE) as writer:
         add_keys(writer, head.shape)
         add_tokenizer(writer, GgufFile(target))
         for name, values in weights(head).items():
-            add_tensor(writer, f"{NAMES[name]}.weight", values, output_kind or kind if name == "output" else kind)
+            add_tensor(writer, f"{NAMES[name]}.weight", values, kind)
         writer.add_tensor("d2t", head.tokens.cpu().numpy().astype(np.int64))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -11,10 +13,15 @@ from paceline.distill.target import Teacher
 N_KNOWN = 16_384
 """Tokens that a head knows, unless told otherwise: nearly all that a model of 49,152 ever writes."""
 
+FAMILIAR = 3
 
-def frequent(tokens: Tensor, n_vocab: int, n: int) -> Tensor:
-    """The n tokens that occur most often, in the order of their ids; of those that never occur, the lowest ids."""
+
+def frequent(tokens: Tensor, n_vocab: int, n: int, known: Tensor | None = None) -> Tensor:
+    """The n tokens that occur most often, in the order of their ids; of those that never occur, the lowest ids. Those
+    that a head knows already count as if they had occurred a few times more."""
     counts = torch.bincount(tokens.flatten().long().cpu(), minlength=n_vocab)
+    if known is not None:
+        counts[known.cpu()] += FAMILIAR
     order = torch.sort(counts, descending=True, stable=True).indices
     return order[: min(n, n_vocab)].sort().values
 
@@ -56,6 +63,17 @@ def new_head(teacher: Teacher, shape: HeadShape, known: Tensor, sample: Tensor) 
     for last in (head.attn_output, head.ffn_down):
         last.weight.mul_(0.5)
     return head
+
+
+@torch.no_grad()
+def with_vocabulary(head: Eagle3Head, known: Tensor, teacher: Teacher) -> Eagle3Head:
+    """The same head, which knows these tokens: what it has learned of them stays, the others begin as the target's."""
+    widened = Eagle3Head(replace(head.shape, n_tokens=len(known))).to(teacher.device)
+    rows = teacher.output.float().clone()
+    rows[head.tokens] = head.output.weight.float()
+    state = head.state_dict() | {"tokens": known.to(teacher.device), "output.weight": rows[known.to(teacher.device)]}
+    widened.load_state_dict(state)
+    return widened
 
 
 def typical(teacher: Teacher, shape: HeadShape, sample: Tensor) -> Tensor:

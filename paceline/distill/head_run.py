@@ -10,7 +10,7 @@ import torch
 from paceline.distill.eagle3 import Eagle3Head, HeadShape
 from paceline.distill.exporting import KINDS
 from paceline.distill.head_file import read_head, write_head
-from paceline.distill.head_making import N_KNOWN, coverage, frequent, new_head, shape_for
+from paceline.distill.head_making import N_KNOWN, coverage, frequent, new_head, shape_for, with_vocabulary
 from paceline.distill.head_training import HeadTrainer
 from paceline.distill.making import MEASURED_ROWS, Audience, Making, Recipe
 from paceline.distill.script import TextKind
@@ -22,10 +22,6 @@ BATCH_TOKENS = {"cuda": 32_768, "cpu": 2_048}
 """Fewer than for a model: each is computed several times."""
 N_SAMPLE = 16
 """Rows on which the size of the target's states is measured."""
-REST = "Q8_0"
-"""What all matrices but the output's are stored as, at least: their errors grow along a draft."""
-
-
 AGAIN = 0.3
 """How fast a head learns that is trained further."""
 
@@ -47,17 +43,19 @@ class HeadMaking(Making):
 
     def head(self, text: Rows) -> Eagle3Head:
         """What training begins with."""
-        if self.recipe.start:
-            return read_head(Path(self.recipe.start)).to(self.teacher.device)
         if self.checkpoint.exists():
             return head_of(self.checkpoint).to(self.teacher.device)
         torch.manual_seed(self.recipe.seed)
         written = torch.from_numpy(text.tokens[text.kinds != TextKind.GIVEN])
-        shape = shape_for(self.teacher, self.recipe.n_known or N_KNOWN, n_ff=self.recipe.n_ff or 0)
-        known = frequent(written, self.shape.n_vocab, shape.n_tokens)
+        start = read_head(Path(self.recipe.start)).to(self.teacher.device) if self.recipe.start else None
+        n_known = self.recipe.n_known or (start.shape.n_tokens if start else N_KNOWN)
+        known = frequent(written, self.shape.n_vocab, n_known, start.tokens if start else None)
         self.audience.tell(
             f"the head knows {len(known)} tokens: {coverage(written, known):.2%} of what the target writes"
         )
+        if start:
+            return with_vocabulary(start, known, self.teacher)
+        shape = shape_for(self.teacher, len(known), n_ff=self.recipe.n_ff or 0)
         sample = torch.from_numpy(text.tokens[:N_SAMPLE]).long().to(self.teacher.device)
         return new_head(self.teacher, shape, known, sample)
 
@@ -73,7 +71,7 @@ class HeadMaking(Making):
         output, kind = Path(self.recipe.output), self.recipe.kind
         if kind not in KINDS:
             raise ConfigError(f"a head can be {', '.join(KINDS)}, not {kind}")
-        write_head(output, head, self.recipe.target, kind if kind in ("F32", "F16") else REST, kind)
+        write_head(output, head, self.recipe.target, kind)
         size = output.stat().st_size
         self.audience.tell(f"{output}: {size / 2**20:.1f} MiB, {kind}, {n_params(head) / 1e6:.1f} M parameters")
         try:

@@ -1,5 +1,5 @@
-"""What the target is given to begin with, as tokens: openings, questions, system prompts, the user's own prompts, and
-what its template writes between turns. Made once with libllama's tokenizer; everything after does without.
+"""What the target is given to begin with, as tokens: openings, questions, system prompts, people's prompts, the user's
+own, and what its template writes between turns. Made once with libllama's tokenizer; everything after does without.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from paceline.config import ModelParams
 from paceline.distill.openings import Openings
 from paceline.distill.own import OwnPrompt
+from paceline.distill.people import People
 from paceline.distill.turns import surroundings
 from paceline.files import write_whole
 from paceline.text.chat import ChatTemplate
@@ -21,7 +22,8 @@ Tokens = list[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """Without a chat template `chat` is empty, and the target writes documents only."""
+    """Without a chat template `chat` is empty, and the target writes documents only. `unseen_prompts` are measured by,
+    never trained on."""
 
     n_vocab: int
     ends: Tokens
@@ -34,6 +36,8 @@ class Material:
     follow_ups: list[Tokens] = field(default_factory=list)
     systems: list[Tokens] = field(default_factory=list)
     documents: list[Tokens] = field(default_factory=list)
+    prompts: list[list[Tokens]] = field(default_factory=list)
+    unseen_prompts: list[list[Tokens]] = field(default_factory=list)
     own: list[Tokens] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
@@ -56,6 +60,9 @@ def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()
         def read(texts: Iterable[str]) -> list[Tokens]:
             return [tokens for text in texts if (tokens := vocab.tokenize(text, special=False, parse_special=False))]
 
+        def conversations(n: int, *, held_out: bool = False) -> list[list[Tokens]]:
+            return [read(messages) for messages in People.load(seed, held_out=held_out).draw(n)]
+
         template = ChatTemplate.of(source, vocab)
         chat = {}
         if source:
@@ -68,5 +75,7 @@ def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()
             document_start=[token for token in start if token >= 0] or [0],
             chat=chat,
             **{name: read(openings.draw(name, n_each)) for name in openings.kinds},
+            prompts=conversations(2 * n_each),
+            unseen_prompts=conversations(n_each // 10, held_out=True),
             own=[vocab.tokenize(prompt.rendered(template)) for prompt in own],
         )

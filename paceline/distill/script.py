@@ -48,6 +48,8 @@ NEXT_TURNS = (("bare", 0.12), ("opening", 0.15), ("task", 0.3), ("question", 0.2
 SYSTEM_PROMPTS = (("none", 0.7), ("listed", 0.2), ("written", 0.1))
 DOCUMENT_SHARE = 0.12
 OWN_SHARE = 0.5
+PEOPLE_SHARE = 0.55
+"""Of chats: those that begin as people begin them."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", bound=np.generic)
 N_TURNS = 4  # questions that are drawn; left alone for long, the target repeats itself
@@ -85,6 +87,8 @@ class ScriptWriter:
         self.material = material
         self.length = length
         self.greedy = greedy
+        prompts = material.unseen_prompts if greedy else material.prompts
+        self.prompts = [messages for messages in prompts if sum(map(len, messages)) <= 3 * length // 4]
 
     def script(self, n_rows: int, seed: str) -> Script:
         rng = random.Random(seed)
@@ -126,9 +130,14 @@ class ScriptWriter:
     def chat(self, rng: random.Random) -> list[ScriptTurn]:
         temperature = self.answer_temperature(rng)
         turns, given = self.opened(rng)
+        people = rng.choice(self.prompts) if self.prompts and rng.random() < PEOPLE_SHARE else []
         for number in range(N_TURNS):
-            choices = NEXT_TURNS if number else FIRST_TURNS
-            turns += self.exchange(rng, given, draw(choices, rng), temperature, len(turns))
+            if number < len(people):
+                asked = given + people[number] + self.material.chat["before_answer"]
+                turns.append(self.answer(asked, temperature, len(turns) + 1))
+            else:
+                choices = NEXT_TURNS if number else FIRST_TURNS
+                turns += self.exchange(rng, given, draw(choices, rng), temperature, len(turns))
             given = self.material.chat["between"]
         return [*turns, *self.made_up(rng, temperature, len(turns))]
 
