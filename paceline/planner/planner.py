@@ -233,22 +233,24 @@ class Planner:
         )
 
     def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:
-        """What asking a model would have gained on average, where it said how sure it was of each token of a text, and
-        whether that was right is known; at a size that has become usual."""
+        """What asking a model would have gained on average, after its own time, where it said how sure it was of each
+        token of a text, and whether that was right is known; at a size that has become usual."""
         self._price, self._extra = 0.0, [0.0]
         self._nothing = self.seconds(self.n_slots)
-        gains = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
-        return max(0.0, sum(gains) / len(gains))
+        found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
+        gain, n_drafted = sum(gain for gain, _ in found), sum(n for _, n in found)
+        return (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found)
 
-    def _hindsight(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:
-        reached, n = 1.0, 0
-        for n, (confidence, _) in enumerate(agreements[:LOOK_AHEAD], start=1):
+    def _hindsight(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> tuple[float, int]:
+        """What checking its tokens would have gained, and how many it would have drafted."""
+        reached, n_drafted = 1.0, 0
+        for n_drafted, (confidence, _) in enumerate(agreements[:LOOK_AHEAD], start=1):
             reached *= confidence
-            if not self.pays_to_continue(reached, confidence, n, LOOK_AHEAD - n, token_seconds):
+            if not self.pays_to_continue(reached, confidence, n_drafted, LOOK_AHEAD - n_drafted, token_seconds):
                 break
-        n, _ = self.best_length([confidence for confidence, _ in agreements[:n]])
+        n, _ = self.best_length([confidence for confidence, _ in agreements[:n_drafted]])
         n_right = next((i for i, (_, right) in enumerate(agreements[:n]) if not right), n)
-        return n_right - self.rate * self.shares(n)[n]
+        return n_right - self.rate * self.shares(n)[n], n_drafted
 
     # -- how it went
 

@@ -1,13 +1,14 @@
 """The policy that lets every draft earn its place: one rule for every drafter.
 
-Ask when the upper bound of its expected gain is more than its measured seconds are worth; check what pays. The first
-whose draft pays is taken, in the order from cheap to dear. Where the expected gain itself is less than the price,
-asking is exploration, which has a budget: a share of all time.
+Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
+does. What gains most is checked. Where that is not expected but may well be, asking is exploration, which has a budget:
+a share of all time. Reading a text is not counted: it is done once, and what is learned afterwards would be lost.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,23 +26,22 @@ EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not e
 SAVED = 3.0  # plain steps of such time that can be saved up
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 MANY = 64  # questions after which a drafter that does not pay is told of
-MOST = 0.5  # tokens beyond its price that one question counts for
 
 
 @dataclass(slots=True)
-class ChosenDraft:
-    """A slot's draft: how likely each token is, how many are worth checking, and what that gains."""
+class Offer:
+    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost."""
 
     draft: Draft
     p_accept: list[float]
     n: int
     gain: float
+    price: float
 
 
-def pays(choices: Mapping[int, ChosenDraft], budget: DraftBudget) -> bool:
-    """Whether the slot has a draft that is worth checking."""
-    choice = choices.get(budget.slot.seq)
-    return choice is not None and choice.n > 0
+def best(found: Sequence[Offer]) -> Offer | None:
+    """What gains most; where nothing gains anything, the last."""
+    return max(reversed(found), key=lambda offer: offer.gain, default=None)
 
 
 class AutoPolicy(Policy):
@@ -54,7 +54,6 @@ class AutoPolicy(Policy):
         self.agreement: dict[str, float] = {}
         self.resting: set[str] = set()
         self._exploration = 0.0  # seconds left for it
-        self._expects = False  # somebody was asked who is expected to pay
         self._rests = False
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
@@ -68,29 +67,37 @@ class AutoPolicy(Policy):
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         planner, names, start = self.planner, pool.names(), pool.clock()
         planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
-        choices: dict[int, ChosenDraft] = {}
+        found: defaultdict[int, list[Offer]] = defaultdict(list)
         for name in names:
-            self._ask(pool, name, [b for b in budgets if name in b.sources and not pays(choices, b)], choices)
-        planner.learn_sizes([choice.p_accept for choice in choices.values()], pool.clock() - start)
-        chosen = [budget for budget in budgets if pays(choices, budget)]
-        lengths = planner.trim([choices[b.slot.seq].p_accept[: choices[b.slot.seq].n] for b in chosen])
-        for budget, n in zip(chosen, lengths, strict=True):
-            choice = choices[budget.slot.seq]
+            self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
+        chosen = {b.slot.seq: choice for b in budgets if (choice := best(found[b.slot.seq]))}
+        planner.learn_sizes([choice.p_accept for choice in chosen.values()], pool.clock() - start)
+        lengths = planner.trim([choice.p_accept[: choice.n] for choice in chosen.values()])
+        n_checked = dict(zip(chosen, lengths, strict=True))
+        for budget in budgets:
+            self._settle(budget, found[budget.slot.seq], n_checked.get(budget.slot.seq, 0))
+        self._drafting = pool.clock() - start
+        pays = any(choice.n for choice in chosen.values())
+        self._rests = not pays and planner.is_plain and len(self.resting) == len(names)
+
+    def _settle(self, budget: DraftBudget, found: Sequence[Offer], n: int) -> None:
+        """So many tokens of the best one are checked; what each would have gained is learned."""
+        choice = best(found)
+        if choice:
             budget.slot.draft = Proposal()
             budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
-            self._judge(budget.slot.seq, choice.draft.source, choice.gain if n else 0.0)
-        self._drafting = pool.clock() - start
-        self._exploration -= 0.0 if self._expects else self._drafting
-        self._expects = False
-        self._rests = not chosen and planner.is_plain and len(self.resting) == len(names)
+        for each in found:
+            self.gains.learn(budget.slot.seq, each.draft.source, (each.gain if n else 0.0) - each.price)
 
     # -- asking
 
     def _ask(
-        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], choices: dict[int, ChosenDraft]
+        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Mapping[int, list[Offer]]
     ) -> None:
-        """Those slots where it pays, or may pay. Its draft becomes the slot's choice."""
-        asked = self._worth_asking(pool, name, [budget for budget in budgets if budget.limit > 0])
+        """Those slots where it pays, or one where it may pay."""
+        asked, able = self._worth_asking(pool, name, budgets, found)
+        explores = not asked and self._exploration > 0
+        asked = able[:1] if explores else asked
         if not asked:
             self.resting.add(name)
             return
@@ -98,38 +105,34 @@ class AutoPolicy(Policy):
         start = pool.clock()
         rules = [self._rule(pool, name, budget) for budget in asked]
         drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
+        seconds = self._took(pool, name, asked, pool.clock() - start)
+        self._exploration -= seconds if explores else 0.0
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
-            choice = choices[budget.slot.seq] = ChosenDraft(draft, p_accept, *self.planner.best_length(p_accept))
-            if not choice.n:
-                self._judge(budget.slot.seq, name, 0.0)
-        self._took(name, asked, pool.clock() - start)
+            n, gain = self.planner.best_length(p_accept)
+            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
 
-    def _worth_asking(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> list[DraftBudget]:
+    def _worth_asking(
+        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Mapping[int, list[Offer]]
+    ) -> tuple[list[DraftBudget], list[DraftBudget]]:
+        """Slots where it is expected to beat what was found already, and others where it may."""
+        asked: list[DraftBudget] = []
+        able: list[DraftBudget] = []
         if not self._can_pay(pool, name, budgets):
-            return []
-        price = self._price(pool, name)
-        asked, able = [], []
+            return asked, able
         for budget in budgets:
-            gain = self.gains.of(budget.slot.seq, name)
-            if gain.expected > price:
-                self._expects = True
+            gain, known = self.gains.of(budget.slot.seq, name), best(found[budget.slot.seq])
+            least = known.gain if known else 0.0
+            if gain.expected > least:
                 asked.append(budget)
                 continue
-            if gain.upper_bound(self.gains.most[name]) > price:
+            if gain.upper_bound(self.gains.most[name]) > least:
                 able.append(budget)
             gain.decay(self.gains.common[name])
-        if able and not asked and self._exploration > 0:
-            asked = able[:1]
-        return asked
-
-    def _price(self, pool: DrafterPool, name: str) -> float:
-        """What a question takes, in tokens."""
-        seconds = self.gains.seconds.get(name)
-        return self.planner.rate * (pool.question_seconds(name, self.planner.n_slots) if seconds is None else seconds)
+        return asked, able
 
     def expects(self, pool: DrafterPool, name: str) -> bool:
-        return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > self._price(pool, name)
+        return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > 0
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""
@@ -170,16 +173,14 @@ class AutoPolicy(Policy):
 
     # -- learning
 
-    def _judge(self, seq: int, name: str, gained: float) -> None:
-        price = self.planner.rate * self.gains.seconds.get(name, 0.0)
-        self.gains.learn(seq, name, gained, min(gained, price + MOST))
-
-    def _took(self, name: str, asked: Sequence[DraftBudget], seconds: float) -> None:
-        """The first question about a text includes reading it, and does not count."""
+    def _took(self, pool: DrafterPool, name: str, asked: Sequence[DraftBudget], seconds: float) -> float:
+        """Seconds of this question for one slot. The first about a text includes reading it: it counts like others."""
         keys = {(budget.slot.seq, name) for budget in asked}
-        if keys <= self._have_read:
-            self.gains.took(name, seconds / len(asked))
+        have_read, each = keys <= self._have_read, seconds / len(asked)
         self._have_read |= keys
+        if have_read:
+            return self.gains.took(name, each)
+        return min(each, self.gains.seconds.get(name) or pool.question_seconds(name, self.planner.n_slots))
 
     def set_agreement(self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> None:
         """How sure a model was of each token that the target wrote before any request, and whether it was right."""
@@ -219,8 +220,8 @@ class AutoPolicy(Policy):
     def _explain_rest(self, name: str) -> None:
         """A model that was given to us and asked often, but does not pay."""
         seconds, common = self.gains.seconds.get(name, 0.0), self.gains.common[name]
-        if self.gains.n_asked[name] > MANY and common < self.planner.rate * seconds:
-            worth = 1e3 * common / self.planner.rate
+        if self.gains.n_asked[name] > MANY and common < 0:
+            worth = max(0.0, 1e3 * (seconds + common / self.planner.rate))
             self._tell(name, f"a question takes {1e3 * seconds:.1f} ms and saves {worth:.1f} ms: it is seldom asked")
 
     def end(self, seq: int) -> None:

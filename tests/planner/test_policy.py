@@ -36,6 +36,7 @@ class Script:
         self.offers = offers
         self.now = 0.0
         self.asked = dict.fromkeys(offers, 0)
+        self.reading = 0.0  # before the next question
         self._token_seconds = token_seconds
 
     def names(self) -> list[str]:
@@ -58,6 +59,8 @@ class Script:
     ) -> list[Draft]:
         confidence, seconds = self.offers[name]
         self.asked[name] += 1
+        self.now += self.reading
+        self.reading = 0.0
         drafts = []
         for slot, limit in zip(drafted, limits, strict=True):
             self.now += seconds
@@ -125,6 +128,38 @@ def test_the_model_is_not_asked_where_a_look_up_pays() -> None:
     simulate(script, 6)
     assert script.asked["suffix"] == 400
     assert script.asked[MODEL] < 10
+
+
+def test_a_dear_good_model_is_used_beside_a_cheap_mediocre_look_up() -> None:
+    script, policy = Script({"suffix": ([0.7], 0.001), MODEL: ([0.95] * 6, 0.2)}), new_policy()
+    policy.set_agreement(MODEL, [(0.95, True)] * 30, 0.03)
+    speed, _ = simulate(script, 6, policy=policy)
+    assert script.asked[MODEL] > 350
+    assert speed > 1.8
+
+
+def test_reading_a_text_does_not_silence_a_model_that_is_good_there() -> None:
+    """It was not elsewhere, so asking is exploration; reading takes more than can be saved up for that. The text's
+    beginning is hard to guess."""
+    script, policy = Script({MODEL: ([0.05] * 4, 0.05)}, 0.01), new_policy()
+    for _ in range(3):
+        simulate(script, 0, 200, policy)
+        policy.end(0)
+    script.reading = 6.0
+    simulate(script, 0, 20, policy)
+    assert script.reading == 0.0, "it was asked"
+    script.offers[MODEL] = ([0.95] * 4, 0.05)
+    _, n_checked = simulate(script, 4, 200, policy)
+    assert n_checked > 100
+
+
+def test_long_questions_about_one_text_do_not_make_the_next_look_dear() -> None:
+    policy = new_policy()
+    simulate(Script({MODEL: ([0.98] * 16, 1.5)}), 16, 200, policy)
+    policy.end(0)
+    short = Script({MODEL: ([0.9] * 2, 0.1)})
+    simulate(short, 2, 150, policy)
+    assert short.asked[MODEL] > 140
 
 
 def test_a_useless_model_costs_two_per_cent_at_most() -> None:
