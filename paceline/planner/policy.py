@@ -24,6 +24,7 @@ log = logging.getLogger("paceline")
 
 EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
+MOST = 0.7  # tokens that one question counts for: the few that promise far more bring less than that, and hide the rest
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 MANY = 64  # questions after which a drafter that does not pay is told of
 
@@ -87,7 +88,7 @@ class AutoPolicy(Policy):
             budget.slot.draft = Proposal()
             budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
         for each in found:
-            self.gains.learn(budget.slot.seq, each.draft.source, (each.gain if n else 0.0) - each.price)
+            self.gains.learn(budget.slot.seq, each.draft.source, min(MOST, (each.gain if n else 0.0) - each.price))
 
     # -- asking
 
