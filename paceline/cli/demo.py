@@ -7,47 +7,51 @@ import os
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from paceline.cli.report import Answer
 from paceline.cli.tint import Screen, wants_color
-from paceline.config import ContextParams, EngineParams, ModelParams, Settings
-from paceline.config.drafters import DrafterSettings, NgramParams
 from paceline.engine.stats import acceptance_line
 from paceline.library import Engine
-from paceline.models import cache_folder, demo_copy
+from paceline.models import cache_folder, demo_copy, demo_draft
 
-PROMPT = """Correct the spelling in this text and repeat it otherwise unchanged:
+NEW = "Explain to a child, step by step, how bread is made and why the dough rises."
+"""Look-ups find nothing here to repeat: the draft model has to think of it."""
+AGAIN = """Correct the spelling in this text and repeat it otherwise unchanged:
 
 The lighthouse stood at the end of the long stone pier. Every evening the keeper climbed the ninety steps, cleaned \
 the great lens, and lit the lamp. Every mornning he climbed the ninety steps again, put out the lamp, and wrote one \
 line in the logbook: the wind, the weather, and the ships that had passed. Nobody ever read the logbook, but the \
 keeper wrote every line with great care, for he beleived that somebody would."""
 
-LOOK_UP = NgramParams(size_n=4, size_m=6)
-
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="paceline demo", description=__doc__)
     parser.add_argument("--kind", default="F16", help="precision of the demo model: F16 (default), Q8_0, Q4_1")
-    parser.add_argument("-md", "--model-draft", help="a draft model for it; without one, look-ups in the text draft")
-    parser.add_argument("-p", "--prompt", default=PROMPT)
+    parser.add_argument("-md", "--model-draft", help="a draft model or head for it, instead of the one in models/")
+    parser.add_argument("--no-draft", action="store_true", help="without a draft model: look-ups in the text alone")
+    parser.add_argument("-p", "--prompt", help="instead of a text that is new and one that repeats what was said")
     parser.add_argument("-n", type=int, default=160, help="tokens at most")
     parser.add_argument("--no-color", action="store_true")
     args = parser.parse_args(argv)
     console = Console(highlight=False)
     path = prepare(args.kind, console)
     color = wants_color(False if args.no_color else None, sys.stdout, os.environ)
-    types = ("ngram-simple", "draft-simple") if args.model_draft else ("ngram-simple",)
-    settings = settings_for(path, args.model_draft, types)
-    with Engine.from_settings(settings) as engine:
+    draft = None if args.no_draft else args.model_draft or demo_draft()
+    with Engine(path, draft=draft, n_ctx=2048) as engine:
         warm_up(engine)
-        plain = answer(engine, args.prompt, args.n, (), "Without speculation", console, color)
-        drafted = answer(
-            engine, args.prompt, args.n, engine.info.drafters, "With speculation (tinted: drafted)", console, color
-        )
-    summary(plain, drafted, console)
+        for prompt in (args.prompt,) if args.prompt else (NEW, AGAIN):
+            console.rule(f"[bold]{escape(prompt.partition(chr(10))[0])}", align="left", style="cyan")
+            compare(engine, prompt, args.n, console, color)
     return 0
+
+
+def compare(engine: Engine, prompt: str, n: int, console: Console, color: bool) -> None:
+    plain = answer(engine, prompt, n, (), "Without speculation", console, color)
+    drafters = engine.info.drafters
+    drafted = answer(engine, prompt, n, drafters, "With speculation (tinted: drafted)", console, color)
+    summary(plain, drafted, console)
 
 
 def prepare(kind: str, console: Console) -> str:
@@ -58,17 +62,6 @@ def prepare(kind: str, console: Console) -> str:
     if made:
         console.print(f"made a {kind} copy of the demo model in {folder}")
     return path
-
-
-def settings_for(path: str, draft: str | None, types: tuple[str, ...]) -> Settings:
-    context = ContextParams(n_ctx=2048)
-    return Settings(
-        model=ModelParams(path=path),
-        draft=ModelParams(path=draft) if draft else None,
-        context=context,
-        draft_context=context,
-        engine=EngineParams(spec_types=types, drafters=DrafterSettings(ngram_simple=LOOK_UP)),
-    )
 
 
 def warm_up(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from paceline.distill import own  # noqa: E402
 from paceline.distill.loss import Distance, gradient_of  # noqa: E402
 from paceline.distill.material import Material, prepare  # noqa: E402
 from paceline.distill.openings import GAP, Openings  # noqa: E402
+from paceline.distill.people import People  # noqa: E402
 from paceline.distill.reading import GgufFile, halves_first, neighbours_first  # noqa: E402
 from paceline.distill.script import ScriptWriter, TextKind  # noqa: E402
 from paceline.distill.target import Teacher  # noqa: E402
@@ -48,6 +50,34 @@ def test_openings_are_many_and_whole() -> None:
         assert len(set(drawn)) >= least
         assert not [text for text in drawn if GAP.search(text)]
         assert drawn == Openings.load(seed=3).draw(kind, 3000)
+
+
+def test_people_ask_in_many_ways() -> None:
+    drawn = People.load(3).draw(2000)
+    assert drawn == People.load(3).draw(2000)
+    assert len({tuple(messages) for messages in drawn}) > 1500
+    assert all(1 <= len(messages) <= 3 and all(messages) for messages in drawn)
+    assert not [messages for messages in drawn if re.search(r"\{(text|question|tongue)\}", messages[0])]
+    assert sum(len(messages) > 1 for messages in drawn) > 300
+
+
+def test_people_that_are_measured_by_are_not_trained_on() -> None:
+    seen, unseen = People.load(1), People.load(1, held_out=True)
+    for kind, entries in unseen.entries.items():
+        assert entries and len(seen.entries[kind]) > 10 * len(entries)
+        assert not [entry for entry in entries if entry in seen.entries[kind]]
+
+
+def test_half_of_the_chats_begin_as_people_begin_them(material: Material) -> None:
+    writer, rng = ScriptWriter(material, 4096), random.Random(4)
+    begun = {tuple(messages[0]) for messages in material.prompts}
+    before, after = material.chat["before_user"], material.chat["before_answer"]
+    rows = [turns for _ in range(300) if (turns := writer.chat(rng))]
+    asked = [tuple(row[0].given[len(before) : -len(after)]) for row in rows if row[0].given[: len(before)] == before]
+    assert 0.35 < sum(each in begun for each in asked) / len(asked) < 0.75
+    short = ScriptWriter(material, 64)
+    assert short.prompts and all(sum(map(len, messages)) <= 48 for messages in short.prompts)
+    assert {tuple(m[0]) for m in ScriptWriter(material, 4096, greedy=True).prompts}.isdisjoint(begun)
 
 
 def test_a_template_is_taken_apart() -> None:
