@@ -15,8 +15,10 @@ COMMON_RATE = 0.01  # at least: a few texts
 SECONDS_RATE = 0.05
 FORGOTTEN = 0.998
 DECAY = 0.99  # of what is known of a text, per step without asking
-DOUBT = 0.03  # of the most a drafter has gained lately: by so much its gain may differ on this text
+DOUBT = 0.03  # of the most that counted of a question lately: by so much its gain may differ on this text
 FIRST_MOST = 3.0  # tokens, before anything was gained
+MOST = 0.7  # tokens that one question counts for: the few that promise far more bring less than that, and hide the rest
+FADING = 0.98  # of what a drafter gains or loses everywhere, by each text on which it was not asked
 PRIOR_GAIN = 0.2  # tokens, before anything is known; counts like MEMORY questions
 
 
@@ -62,6 +64,7 @@ class Gains:
     def learn(self, seq: int, name: str, gained: float) -> None:
         """A question gained this much, after its own time."""
         self.n_asked[name] += 1
+        gained = min(gained, MOST)
         self.most[name] = max(gained, FORGOTTEN * self.most[name])
         self.of(seq, name).learn(gained)
         rate = max(COMMON_RATE, 1 / (MEMORY + self.n_asked[name]))
@@ -75,4 +78,7 @@ class Gains:
         return seconds
 
     def end(self, seq: int) -> None:
-        self._of.pop(seq, None)
+        """Nobody is silent for ever: who was not asked on this text may be on the next."""
+        for name, gain in self._of.pop(seq, {}).items():
+            if not gain.n_trials:
+                self.common[name] *= FADING

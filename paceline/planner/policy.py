@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ log = logging.getLogger("paceline")
 
 EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
-MOST = 0.7  # tokens that one question counts for: the few that promise far more bring less than that, and hide the rest
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 MANY = 64  # questions after which a drafter that does not pay is told of
 
@@ -38,6 +37,9 @@ class Offer:
     n: int
     gain: float
     price: float
+
+
+Found = defaultdict[int, list[Offer]]
 
 
 def best(found: Sequence[Offer]) -> Offer | None:
@@ -55,6 +57,8 @@ class AutoPolicy(Policy):
         self.agreement: dict[str, float] = {}
         self.resting: set[str] = set()
         self._exploration = 0.0  # seconds left for it
+        self._expects = False  # somebody was asked who is expected to pay
+        self._asking = 0.0  # seconds of this step's questions
         self._rests = False
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
@@ -68,7 +72,8 @@ class AutoPolicy(Policy):
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         planner, names, start = self.planner, pool.names(), pool.clock()
         planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
-        found: defaultdict[int, list[Offer]] = defaultdict(list)
+        found: Found = defaultdict(list)
+        self._expects, self._asking = False, 0.0
         for name in names:
             self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
         chosen = {b.slot.seq: choice for b in budgets if (choice := best(found[b.slot.seq]))}
@@ -78,23 +83,21 @@ class AutoPolicy(Policy):
         for budget in budgets:
             self._settle(budget, found[budget.slot.seq], n_checked.get(budget.slot.seq, 0))
         self._drafting = pool.clock() - start
-        pays = any(choice.n for choice in chosen.values())
-        self._rests = not pays and planner.is_plain and len(self.resting) == len(names)
+        self._exploration -= 0.0 if self._expects else self._drafting - self._asking
+        self._rests = planner.is_plain and len(self.resting) == len(names)
 
     def _settle(self, budget: DraftBudget, found: Sequence[Offer], n: int) -> None:
         """So many tokens of the best one are checked; what each would have gained is learned."""
-        choice = best(found)
+        choice, n = best(found), n if n >= budget.n_min else 0
         if choice:
             budget.slot.draft = Proposal()
-            budget.slot.draft.add(choice.draft.cut(n if n >= budget.n_min else 0))
+            budget.slot.draft.add(choice.draft.cut(n))
         for each in found:
-            self.gains.learn(budget.slot.seq, each.draft.source, min(MOST, (each.gain if n else 0.0) - each.price))
+            self.gains.learn(budget.slot.seq, each.draft.source, (each.gain if n else 0.0) - each.price)
 
     # -- asking
 
-    def _ask(
-        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Mapping[int, list[Offer]]
-    ) -> None:
+    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
         """Those slots where it pays, or one where it may pay."""
         asked, able = self._worth_asking(pool, name, budgets, found)
         explores = not asked and self._exploration > 0
@@ -103,10 +106,13 @@ class AutoPolicy(Policy):
             self.resting.add(name)
             return
         self.resting.discard(name)
+        self._expects |= not explores
         start = pool.clock()
         rules = [self._rule(pool, name, budget) for budget in asked]
         drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
-        seconds = self._took(pool, name, asked, pool.clock() - start)
+        took = pool.clock() - start
+        self._asking += took
+        seconds = self._took(pool, name, asked, took)
         self._exploration -= seconds if explores else 0.0
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
@@ -114,7 +120,7 @@ class AutoPolicy(Policy):
             found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
 
     def _worth_asking(
-        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Mapping[int, list[Offer]]
+        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
     ) -> tuple[list[DraftBudget], list[DraftBudget]]:
         """Slots where it is expected to beat what was found already, and others where it may."""
         asked: list[DraftBudget] = []

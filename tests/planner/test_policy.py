@@ -123,6 +123,28 @@ def test_look_ups_rest_by_their_time_where_they_never_help() -> None:
     assert quick.asked["suffix"] == 1000
 
 
+def test_where_nobody_pays_the_policy_itself_rests() -> None:
+    """Deciding takes time too: a fiftieth of a plain step here, each time the clock is read."""
+
+    class Slow(Script):
+        def clock(self) -> float:
+            self.now += 0.02
+            return self.now
+
+    policy, script, seat = new_policy(), Slow({"suffix": ([0.05] * 6, 0.3)}), Seat()
+    policy.begin(0, sampled=False)
+    n_rests = 0
+    for _ in range(1000):
+        if policy.rests:
+            n_rests += 1
+            policy.observe_step(1, 1, 0, 1.0)
+            continue
+        propose(policy, script, seat)
+        policy.settled(seat, [99])
+        policy.observe_step(1 + len(seat.draft), 1, len(seat.draft), 1.0)
+    assert n_rests > 600
+
+
 def test_the_model_is_not_asked_where_a_look_up_pays() -> None:
     script = Script({"suffix": ([0.95] * 6, 0.001), MODEL: ([0.9] * 6, 0.2)})
     simulate(script, 6)
