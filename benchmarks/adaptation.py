@@ -116,8 +116,9 @@ def main() -> None:
     parser.add_argument("--per-category", type=int, default=4, help="prompts of every other kind")
     parser.add_argument("--tokens", type=int, default=96, help="of an answer, at most")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    own, after = [*sys.argv[1:], "--"], [*sys.argv[1:], "--"].index("--")
-    args = parser.parse_args(own[:after], argparse.Namespace(distill=own[after + 1 : -1]))
+    words = sys.argv[1:]  # argparse takes what follows -- for a word of its own where options stand before it
+    after = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:after], argparse.Namespace(distill=words[after + 1 :]))
     target = needed(args.model, "the target") if args.model else demo_copy(args.kind)[0]
     folder, stages = Path(args.work), args.stage.split(",")
     log, questions, output = (folder / name for name in ("requests.jsonl", "questions.jsonl", "adapted.gguf"))

@@ -3,8 +3,8 @@ of another.
 
     python -m benchmarks.beside --server PATH/TO/llama-server --draft DRAFT.gguf [-m TARGET.gguf] [--limit 2] [-n 192]
 
-Speeds are tokens after the first by the client's clock, greedy, streamed. Each program's answers are compared with its
-own without drafts; the last column compares the programs.
+Speeds are tokens after the first by the client's clock, greedy, streamed. Two rows compare each program with itself
+without drafts, two the programs with each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from statistics import median
 
@@ -30,6 +29,7 @@ from rich.table import Table
 
 from benchmarks.common import SPEC_BENCH, draft_model, guarded, needed
 from paceline.bench.jobs import choose
+from paceline.bench.run import rotated
 from paceline.bench.suite import SUITE, SuitePrompt, load
 from paceline.errors import ConfigError
 from paceline.models import demo_copy
@@ -76,7 +76,7 @@ class Program:
                 n_tokens = (event.get("usage") or {}).get("completion_tokens", n_tokens)
         self.texts.append("".join(pieces))
         for name in (prompt.category, OVERALL):
-            self.seconds[name].append(end - first)
+            self.seconds[name].append(max(1e-6, end - first))
             self.tokens[name].append(n_tokens - 1)
 
     def speed(self, category: str) -> float:
@@ -148,11 +148,8 @@ def main() -> None:
     with ExitStack() as stack:
         programs = [stack.enter_context(started(name, words)) for name, words in commands.items()]
         for turn, prompt in enumerate(track(chosen, "answers", console=Console(stderr=True))):
-            order = cycle(programs)
-            for _ in range(turn % len(programs)):
-                next(order)
-            for _ in programs:
-                next(order).answer(prompt, args.n)
+            for program in rotated(programs, turn):
+                program.answer(prompt, args.n)
     show(programs, [*dict.fromkeys(prompt.category for prompt in chosen), OVERALL], Path(model).name)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline import models
 from paceline.cli.main import main
+from paceline.distill.reading import GgufFile
 
 
 @pytest.mark.model
@@ -22,3 +24,10 @@ def test_a_cache_folder_that_cannot_be_written_is_one_line(
     said = capfd.readouterr().err.strip()
     assert said.startswith("paceline: error: cannot make a F16 copy of the demo model in")
     assert "\n" not in said
+
+
+def test_a_clone_has_a_draft_for_the_demo_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = models.demo_draft()
+    assert found and GgufFile(found).arch == "llama"
+    monkeypatch.setattr(models, "DEMO_DRAFT", "none.gguf")
+    assert models.demo_draft() is None

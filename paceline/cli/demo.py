@@ -1,4 +1,4 @@
-"""`paceline demo`: the same answer without and with speculation, drafted tokens tinted, and both speeds."""
+"""`paceline demo`: the same answers without and with speculation, drafted tokens tinted, and the speeds."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ keeper wrote every line with great care, for he beleived that somebody would."""
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="paceline demo", description=__doc__)
     parser.add_argument("--kind", default="F16", help="precision of the demo model: F16 (default), Q8_0, Q4_1")
-    parser.add_argument("-md", "--model-draft", help="a draft model or head for it, instead of the one in models/")
-    parser.add_argument("--no-draft", action="store_true", help="without a draft model: look-ups in the text alone")
+    drafts = parser.add_mutually_exclusive_group()
+    drafts.add_argument("-md", "--model-draft", help="a draft model or head for it, instead of the one in models/")
+    drafts.add_argument("--no-draft", action="store_true", help="without a draft model: look-ups in the text alone")
     parser.add_argument("-p", "--prompt", help="instead of a text that is new and one that repeats what was said")
     parser.add_argument("-n", type=int, default=160, help="tokens at most")
     parser.add_argument("--no-color", action="store_true")

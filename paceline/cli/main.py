@@ -41,7 +41,7 @@ COMMANDS = {
     "worker": Command("paceline.cli.worker", "lend this machine's devices to a server on another one"),
     "distill": Command("paceline.cli.distill", "make a draft for a target, from the target alone"),
     "lookup-create": Command("paceline.cli.lookup", "count n-grams of text files for ngram-cache", flags=False),
-    "demo": Command("paceline.cli.demo", "the same answer without and with speculation, and both speeds", flags=False),
+    "demo": Command("paceline.cli.demo", "two answers without and with speculation, and the speeds", flags=False),
 }
 
 HELP = """\

@@ -42,6 +42,12 @@ def check_start(recipe: Recipe) -> None:
     words = [GgufFile(path).get("tokenizer.ggml.tokens") for path in (recipe.start, recipe.target)]
     if words[0] != words[1]:
         raise ConfigError(f"{Path(recipe.start).name} speaks other tokens than {Path(recipe.target).name}")
+    start, target = GgufFile(recipe.start), GgufFile(recipe.target)
+    widths = [int(file.of_arch("embedding_length")) for file in (start, target)]
+    if start.arch == ARCHITECTURE and widths[0] != widths[1]:
+        raise ConfigError(
+            f"{start.path} is a head for rows of {widths[0]} numbers; the target's have {widths[1]}: it is another's"
+        )
 
 
 def student_from(path: str) -> Student:

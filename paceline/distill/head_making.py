@@ -14,6 +14,7 @@ N_KNOWN = 16_384
 """Tokens that a head knows, unless told otherwise: nearly all that a model of 49,152 ever writes."""
 
 FAMILIAR = 3
+"""Times that a token a head knows has occurred, as it were: learning another in its place costs some text."""
 
 
 def frequent(tokens: Tensor, n_vocab: int, n: int, known: Tensor | None = None) -> Tensor:
@@ -67,12 +68,14 @@ def new_head(teacher: Teacher, shape: HeadShape, known: Tensor, sample: Tensor) 
 
 @torch.no_grad()
 def with_vocabulary(head: Eagle3Head, known: Tensor, teacher: Teacher) -> Eagle3Head:
-    """The same head, which knows these tokens: what it has learned of them stays, the others begin as the target's."""
+    """The same head, which knows these tokens (in order): what it has learned of them stays, others begin anew."""
     widened = Eagle3Head(replace(head.shape, n_tokens=len(known))).to(teacher.device)
-    rows = teacher.output.float().clone()
-    rows[head.tokens] = head.output.weight.float()
-    state = head.state_dict() | {"tokens": known.to(teacher.device), "output.weight": rows[known.to(teacher.device)]}
-    widened.load_state_dict(state)
+    tokens = known.to(teacher.device)
+    rows = teacher.output[tokens].float()
+    places = torch.searchsorted(tokens, head.tokens).clamp(max=len(tokens) - 1)
+    kept = tokens[places] == head.tokens
+    rows[places[kept]] = head.output.weight[kept].float()
+    widened.load_state_dict(head.state_dict() | {"tokens": tokens, "output.weight": rows})
     return widened
 
 

@@ -30,7 +30,7 @@ class Size:
 
 
 SIZES = {"s": Size(128, 2, 0.56), "m": Size(192, 4, 0.65), "l": Size(256, 6, 0.67), "xl": Size(320, 5, 0.688)}
-"""The last is measured, the others lie as far below it as they did in an earlier recipe."""
+"""The last is measured, the others are estimates after the distances that sizes had in an earlier recipe."""
 
 
 def size_of(text: str) -> Size:

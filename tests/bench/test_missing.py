@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import common, lookups, replay, start
+from benchmarks import beside, common, drafts, lookups, replay, start
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,8 @@ def bare_clone(monkeypatch: pytest.MonkeyPatch) -> None:
         (start.main, ["start", "busy", "--draft", "no.gguf"], "there is no file no.gguf"),
         (replay.main, ["replay"], "needs answers recorded"),
         (replay.main, ["replay", "--record", "new.json"], "needs a draft model"),
+        (drafts.main, ["drafts", "no.gguf"], "there is no file no.gguf"),
+        (beside.main, ["beside", "-m", "no.gguf", "--server", "no"], "there is no file no.gguf"),
         (lookups.main, ["lookups", "no.json"], "there is no file no.json"),
     ],
 )

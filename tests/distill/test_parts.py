@@ -72,7 +72,7 @@ def test_half_of_the_chats_begin_as_people_begin_them(material: Material) -> Non
     writer, rng = ScriptWriter(material, 4096), random.Random(4)
     begun = {tuple(messages[0]) for messages in material.prompts}
     before, after = material.chat["before_user"], material.chat["before_answer"]
-    rows = [turns for _ in range(300) if (turns := writer.chat(rng))]
+    rows = [writer.chat(rng) for _ in range(300)]
     asked = [tuple(row[0].given[len(before) : -len(after)]) for row in rows if row[0].given[: len(before)] == before]
     assert 0.35 < sum(each in begun for each in asked) / len(asked) < 0.75
     short = ScriptWriter(material, 64)

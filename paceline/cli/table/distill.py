@@ -29,7 +29,7 @@ MAKE = [
         names="--size",
         sets="distill.size",
         kind=Kind.STR,
-        metavar="auto|s|m|l|WIDTH:LAYERS",
+        metavar="auto|s|m|l|xl|WIDTH:LAYERS",
         help="how large the draft is; auto measures what a token of each size costs here and takes the one that "
         "promises most",
     ),
@@ -37,7 +37,7 @@ MAKE = [
         names="--head-tokens",
         sets="distill.head_tokens",
         kind=Kind.INT,
-        default="16384, or all there are",
+        default="16384 or all there are; with --continue as many as it knew",
         help="how many of the target's tokens a head may draft, the most frequent ones; fewer are cheaper",
     ),
     Flag(
