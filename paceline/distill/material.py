@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from paceline.config import ModelParams
@@ -41,7 +41,7 @@ class Material:
     own: list[Tokens] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        write_whole(path, json.dumps(asdict(self), separators=(",", ":")).encode())
+        write_whole(path, json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode())
 
     @classmethod
     def load(cls, path: Path) -> Material:
@@ -75,7 +75,7 @@ def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()
             document_start=[token for token in start if token >= 0] or [0],
             chat=chat,
             **{name: read(openings.draw(name, n_each)) for name in openings.kinds},
-            prompts=conversations(2 * n_each) if chat else [],
+            prompts=conversations(n_each) if chat else [],
             unseen_prompts=conversations(n_each // 10, held_out=True) if chat else [],
             own=[vocab.tokenize(prompt.rendered(template)) for prompt in own],
         )

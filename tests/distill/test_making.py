@@ -127,10 +127,13 @@ def test_after_a_kill_it_goes_on_to_the_same_end(made: Path, tmp_path: Path) -> 
 def test_an_interrupted_run_says_how_to_go_on(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "target.gguf", tmp_path)
     command = [sys.executable, "-m", "paceline", *words(tmp_path), "--text-tokens", "100000000", "--stage", "write"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for(tmp_path / "draft.gguf.work" / "text" / "00000.npz", child)
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=PATIENCE)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            wait_for(tmp_path / "draft.gguf.work" / "text" / "00000.npz", child)
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=PATIENCE)
+        finally:
+            child.kill()
     assert child.returncode == EXIT_INTERRUPTED
     assert "interrupted; the same command goes on from what is in" in said
     assert "Traceback" not in said
