@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.common import SPEC_BENCH, draft_model, guarded, needed
+from benchmarks.workers import free_port
 from paceline.bench.jobs import choose
 from paceline.bench.run import rotated
 from paceline.bench.suite import SUITE, SuitePrompt, load
@@ -114,12 +114,6 @@ def wait(program: Program, process: subprocess.Popen[bytes]) -> None:
             pass
         time.sleep(0.2)
     raise ConfigError(f"{program.name} did not start")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

@@ -39,15 +39,12 @@ def making_of(kind: str, recipe: Recipe, audience: Audience) -> Making:
 def check_start(recipe: Recipe) -> None:
     """A draft for another target would learn, but very slowly, and nobody wants that."""
     assert recipe.start
-    words = [GgufFile(path).get("tokenizer.ggml.tokens") for path in (recipe.start, recipe.target)]
-    if words[0] != words[1]:
-        raise ConfigError(f"{Path(recipe.start).name} speaks other tokens than {Path(recipe.target).name}")
     start, target = GgufFile(recipe.start), GgufFile(recipe.target)
-    widths = [int(file.of_arch("embedding_length")) for file in (start, target)]
-    if start.arch == ARCHITECTURE and widths[0] != widths[1]:
-        raise ConfigError(
-            f"{start.path} is a head for rows of {widths[0]} numbers; the target's have {widths[1]}: it is another's"
-        )
+    names = [Path(path).name for path in (recipe.start, recipe.target)]
+    if start.get("tokenizer.ggml.tokens") != target.get("tokenizer.ggml.tokens"):
+        raise ConfigError(f"{names[0]} speaks other tokens than {names[1]}")
+    if start.arch == ARCHITECTURE and start.number("embedding_length") != target.number("embedding_length"):
+        raise ConfigError(f"{names[0]} is a head for a target of another width than {names[1]}")
 
 
 def student_from(path: str) -> Student:

@@ -41,7 +41,8 @@ class Material:
     own: list[Tokens] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        write_whole(path, json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode())
+        lists = {each.name: getattr(self, each.name) for each in fields(self)}
+        write_whole(path, json.dumps(lists, separators=(",", ":")).encode())
 
     @classmethod
     def load(cls, path: Path) -> Material:
