@@ -14,7 +14,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +27,7 @@ RESOLVE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 BLOB = re.compile(r"/blobs/([0-9a-f]+)")
 RANGE = re.compile(r"bytes=([0-9]+)-")
 CHUNK = 16384
+SETTLE_S = 10.0
 
 
 @dataclass(slots=True)
@@ -79,6 +81,26 @@ class State:
     seen: list[Seen] = field(default_factory=list)
     trouble: Trouble = field(default_factory=Trouble)
     cdn: str = ""
+    n_answering: int = 0
+    change: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, n: int) -> None:
+        with self.change:
+            self.n_answering += n
+            self.change.notify_all()
+
+    def settle(self) -> None:
+        """A client has the last byte before the thread that sent it has noted so."""
+        with self.change:
+            self.change.wait_for(lambda: not self.n_answering, timeout=SETTLE_S)
 
 
 class HubServer:
@@ -118,15 +140,17 @@ class HubServer:
 
     def forget(self) -> None:
         """No troubles any more, and nothing seen."""
+        self.state.settle()
         self.state.trouble = Trouble()
         self.state.seen.clear()
 
     def sent(self) -> list[int]:
         """Bytes of files, by request."""
-        return [seen.n_sent for seen in self.state.seen if seen.method == "GET" and seen.path.startswith("/blobs/")]
+        return [seen.n_sent for seen in self.seen if seen.method == "GET" and seen.path.startswith("/blobs/")]
 
     @property
     def seen(self) -> list[Seen]:
+        self.state.settle()
         return self.state.seen
 
 
@@ -151,10 +175,12 @@ class Answering(BaseHTTPRequestHandler):
         """Silent."""
 
     def do_HEAD(self) -> None:
-        self.answer()
+        with self.state.answering():
+            self.answer()
 
     def do_GET(self) -> None:
-        self.answer()
+        with self.state.answering():
+            self.answer()
 
     def answer(self) -> None:
         raise NotImplementedError
