@@ -167,10 +167,10 @@ def test_what_was_never_answered_cannot_be_edited(staged: Staged) -> None:
 def exported(page: Page, button: str, folder: Path, name: str) -> str:
     page.driver.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     page.find(button).click()
-    deadline = time.monotonic() + WAIT_S
-    while not (folder / name).exists() and time.monotonic() < deadline:
+    deadline, file = time.monotonic() + WAIT_S, folder / name
+    while time.monotonic() < deadline and not (file.exists() and file.stat().st_size):  # it is made empty, then filled
         time.sleep(0.05)
-    return (folder / name).read_text(encoding="utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 def imported(page: Page, file: Path, text: str) -> str:
