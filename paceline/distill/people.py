@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 ENGLISH = "English"
-SHARES = {"question": 0.17, "maths": 0.16, "translate": 0.14, "summarize": 0.17, "ask": 0.18, "chat": 0.18}
+SHARES = {"question": 0.16, "maths": 0.14, "translate": 0.12, "summarize": 0.2, "ask": 0.19, "chat": 0.19}
 """How often each kind of conversation is drawn."""
 HELD_OUT_EVERY = 20
 PASSAGES = ((1, 0.55), (2, 0.25), (3, 0.2))

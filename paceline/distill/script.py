@@ -48,8 +48,8 @@ NEXT_TURNS = (("bare", 0.12), ("opening", 0.15), ("task", 0.3), ("question", 0.2
 SYSTEM_PROMPTS = (("none", 0.7), ("listed", 0.2), ("written", 0.1))
 DOCUMENT_SHARE = 0.12
 OWN_SHARE = 0.5
-PEOPLE_SHARE = 0.55
-"""Of chats: those that begin as people begin them."""
+PEOPLE_SHARE = 0.65
+"""Of chats: those in which people ask."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", bound=np.generic)
 N_TURNS = 4  # questions that are drawn; left alone for long, the target repeats itself
@@ -130,9 +130,9 @@ class ScriptWriter:
     def chat(self, rng: random.Random) -> list[ScriptTurn]:
         temperature = self.answer_temperature(rng)
         turns, given = self.opened(rng)
-        people = rng.choice(self.prompts) if self.prompts and rng.random() < PEOPLE_SHARE else []
+        people = self.people(rng) if self.prompts and rng.random() < PEOPLE_SHARE else []
         for number in range(N_TURNS):
-            if number < len(people):
+            if people:
                 asked = given + people[number] + self.material.chat["before_answer"]
                 turns.append(self.answer(asked, temperature, len(turns) + 1))
             else:
@@ -140,6 +140,13 @@ class ScriptWriter:
                 turns += self.exchange(rng, given, draw(choices, rng), temperature, len(turns))
             given = self.material.chat["between"]
         return [*turns, *self.made_up(rng, temperature, len(turns))]
+
+    def people(self, rng: random.Random) -> list[Tokens]:
+        """What one person asks, then another: some change the subject."""
+        asked: list[Tokens] = []
+        while len(asked) < N_TURNS:
+            asked += rng.choice(self.prompts)
+        return asked[:N_TURNS]
 
     def opened(self, rng: random.Random) -> tuple[list[ScriptTurn], Tokens]:
         """The system's turn, if any, and what stands before the first question."""

@@ -68,13 +68,17 @@ def test_people_that_are_measured_by_are_not_trained_on() -> None:
         assert not [entry for entry in entries if entry in seen.entries[kind]]
 
 
-def test_half_of_the_chats_begin_as_people_begin_them(material: Material) -> None:
+def test_in_many_chats_people_ask_and_change_the_subject(material: Material) -> None:
     writer, rng = ScriptWriter(material, 4096), random.Random(4)
+    known = {tuple(message) for messages in material.prompts for message in messages}
+    people = [writer.people(rng) for _ in range(100)]
+    assert all(len(asked) == 4 and {tuple(each) for each in asked} <= known for asked in people)
+    assert max(len(messages) for messages in material.prompts) < 4
     begun = {tuple(messages[0]) for messages in material.prompts}
     before, after = material.chat["before_user"], material.chat["before_answer"]
     rows = [writer.chat(rng) for _ in range(300)]
     asked = [tuple(row[0].given[len(before) : -len(after)]) for row in rows if row[0].given[: len(before)] == before]
-    assert 0.35 < sum(each in begun for each in asked) / len(asked) < 0.75
+    assert 0.45 < sum(each in begun for each in asked) / len(asked) < 0.85
     short = ScriptWriter(material, 64)
     assert short.prompts and all(sum(map(len, messages)) <= 48 for messages in short.prompts)
     assert {tuple(m[0]) for m in ScriptWriter(material, 4096, greedy=True).prompts}.isdisjoint(begun)
