@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paceline.engine.request import Emitted, Event, Failed, Progressed, Request, Started, Timings, Token
 from paceline.errors import named
@@ -23,11 +23,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one step of the engine added; or `progress`, how far the prompt was read with it."""
+    """What one step of the engine added, and how it had gone by then; or `progress`, how far the prompt was read with
+    it."""
 
     text: str
     pieces: tuple[Piece, ...] = ()
     progress: Timings | None = None
+    timings: Timings = field(default_factory=Timings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Generation:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Event | None = None
+        self._failed: Failed | None = None  # not told yet
 
     def on_event(self, event: Event) -> None:
         """Called on another thread."""
@@ -66,10 +69,17 @@ class Generation:
         ready.set()
 
     def take(self) -> list[Chunk]:
-        """What has come since the last time, without waiting. Raises what went wrong with the request."""
+        """What has come since the last time, without waiting. Raises what went wrong with the request; where something
+        came before it, the next time, which is at once."""
         chunks: list[Chunk] = []
-        while not self.finish and not self._events.empty():
-            chunks += self._chunks(self._events.get())
+        while not self.finish and (self._failed or not self._events.empty()):
+            event = self._failed or self._events.get()
+            if chunks and isinstance(event, Failed):
+                self._failed = event
+                if self._ready:
+                    self._ready.set()
+                break
+            chunks += self._chunks(event)
         return chunks
 
     def cancel(self) -> None:
@@ -108,13 +118,13 @@ class Generation:
             return [Chunk("", progress=event.timings)]
         if isinstance(event, Emitted):
             pieces = tuple([Piece(self._stream.push(token.id), token) for token in event.tokens])
-            return [Chunk("".join([piece.text for piece in pieces]), pieces)]
+            return [Chunk("".join([piece.text for piece in pieces]), pieces, timings=event.timings)]
         if isinstance(event, Failed):
             self.finish = Finish("error", event.timings)
             raise named(event.kind, event.message)
         rest = self._stream.flush() if self._stream.stopped is None else ""
         self.finish = Finish(event.reason, event.timings, self._stream.stopped)
-        return [Chunk(rest)] if rest else []
+        return [Chunk(rest, timings=event.timings)] if rest else []
 
     def text(self) -> str:
         """Wait for the end and return the whole text."""

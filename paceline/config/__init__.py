@@ -284,9 +284,10 @@ class EngineParams:
     `cache_ram` is how many MiB may hold prompts that no slot has room for; -1 = no limit. With `context_shift` a text
     that fills its slot goes on without the older half of it, but for the prompt's first `n_keep` tokens (-1 = all).
     Without `warmup` nothing is measured at the start that was measured before. After `sleep_idle_s` seconds without
-    requests its process ends, and is started again with the next one. `synth_len` or `synth_rates` accept drafts by
-    chance, for benchmarks: so many tokens a step on average, or the first n of a draft with the nth of these
-    probabilities.
+    requests its process ends, and is started again with the next one. From a process of its own more of a text comes
+    up to `hold_ms` later, with what was written meanwhile; None = where computing takes every core. `synth_len` or
+    `synth_rates` accept drafts by chance, for benchmarks: so many tokens a step on average, or the first n of a draft
+    with the nth of these probabilities.
     """
 
     n_slots: int = 1
@@ -301,6 +302,7 @@ class EngineParams:
     spec_policy: str = "auto"
     warmup: bool = True
     sleep_idle_s: int | None = None
+    hold_ms: int | None = None
     synth_len: float | None = None
     synth_rates: tuple[float, ...] = ()
     speculative: SpeculativeParams = field(default_factory=SpeculativeParams)
@@ -319,6 +321,7 @@ class EngineParams:
             idle is None or idle > 0,
             f"the seconds of idleness before sleep must be 1 or more, or -1 = never; got {idle}",
         )
+        check_range("the milliseconds that more of a text may be held back", self.hold_ms or 0, 0, 10_000)
         check(self.n_queue >= 1, f"the queue must hold at least one request, got {self.n_queue}")
         self._check_synthetic()
 

@@ -73,6 +73,10 @@ class Emitted(msgspec.Struct, frozen=True, array_like=True, tag="emitted"):
     tokens: tuple[Token, ...]
     timings: Timings = Timings()
 
+    @property
+    def is_first(self) -> bool:
+        return self.timings.predicted_n <= len(self.tokens)
+
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """The last event: reason is "stop", "length" or "cancelled"."""

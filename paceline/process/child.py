@@ -13,9 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from time import monotonic, sleep
 from typing import Any
 
-from paceline.engine.request import Event, Request, Started, failed
+from paceline.config import Settings
+from paceline.config.granted import usable_cores
+from paceline.engine.request import Emitted, Event, Request, Started, failed
 from paceline.engine.worker import WORKER
 from paceline.process.local import open_engine
 from paceline.process.messages import (
@@ -40,29 +43,58 @@ from paceline.process.watch import Watch, on_death, patience
 from paceline.text.vocabulary import table_of
 
 N_ANSWERING = 4
+HOLD_MS = 20
+"""Nobody sees it. Where every core computes, each message to the front takes its time from the computing."""
+
+BREATH_S = 0.001
+"""For which a core is free after a first token: somebody has to carry it to the client, who waits for nothing else."""
 
 
 class Outbox:
     """Events of a step, sent together when it is over; but a start at once, for the step may be the end of us, and the
-    front has to know who was at work."""
+    front has to know who was at work. More of a text may wait for the next step, up to `hold_s` after the last."""
 
     def __init__(self, line: Line[ToChild]) -> None:
         self._line = line
+        self.hold_s = 0.0
         self._events: list[tuple[int, Event]] = []
+        self._urgent = False
+        self._sent = 0.0
         self._lock = threading.Lock()
+        self._sending = threading.Lock()  # what was taken first is sent first
 
     def add(self, id: int, event: Event) -> None:
         with self._lock:
             self._events.append((id, event))
+            self._urgent |= not isinstance(event, Emitted) or event.is_first
         if isinstance(event, Started):
             self.flush()
 
-    def flush(self) -> None:
+    def flush(self, *, now: bool = False) -> None:
+        """Sends what cannot wait, and with it all the rest; or everything `now`."""
+        with self._sending:
+            events = self._taken(now)
+            if events:
+                with suppress(OSError):
+                    self._line.send(Events(events))
+        if self.hold_s and any(isinstance(event, Emitted) and event.is_first for _, event in events):
+            sleep(BREATH_S)
+
+    def _taken(self, now: bool) -> list[tuple[int, Event]]:
+        time = monotonic()
         with self._lock:
-            events, self._events = self._events, []
-        if events:
-            with suppress(OSError):
-                self._line.send(Events(events))
+            if not (now or self._urgent or time - self._sent >= self.hold_s):
+                return []
+            events, self._events, self._urgent, self._sent = self._events, [], False, time
+        return events
+
+
+def hold_s(settings: Settings, n_devices: int) -> float:
+    """How long more of a text may be held back: not at all where something else than the processor computes."""
+    if settings.engine.hold_ms is not None:
+        return settings.engine.hold_ms / 1e3
+    elsewhere = n_devices > 1 and settings.model.n_gpu_layers != 0
+    return HOLD_MS / 1e3 if settings.context.threads >= usable_cores() and not elsewhere else 0.0
 
 
 class LogLine(logging.Handler):
@@ -91,6 +123,7 @@ class Child:
         flush, again = self._outbox.flush, opening.again
         settings = opening.settings
         self.engine = open_engine(settings, self._progress, after_step=flush, hurried=again)
+        self._outbox.hold_s = hold_s(settings, len(self.engine.info.devices))
         Watch(patience(self.engine.info.n_params, settings.context.n_batch)).start()
         vocabulary = None if again else table_of(self.engine.vocabulary)
         line.send(Ready(self.engine.info, vocabulary))
@@ -119,6 +152,7 @@ class Child:
     def _answer(self, call: Call) -> None:
         assert call.name in QUESTIONS, call.name
         method: Callable[..., Any] = getattr(self.engine, call.name)
+        self._outbox.flush(now=True)  # it may be long before the next step
         try:
             answer: Returned | Raised = Returned(call.id, method(*call.args))
         except Exception as error:

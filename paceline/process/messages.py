@@ -69,7 +69,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Events(msgspec.Struct, frozen=True, tag=True):
-    """All events of one step, each with its request's id."""
+    """All events of a step, or of several that came soon after each other, each with its request's id."""
 
     events: list[tuple[int, Event]]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.engine.request import Timings
 from paceline.generation import Finish, Piece
 from paceline.server.native_reply import settings_json
 from paceline.server.reply import (
@@ -63,6 +64,7 @@ class Delta:
     pieces: tuple[Piece, ...] = ()
     finish: Finish | None = None
     reason: str | None = None
+    timings: Timings = field(default_factory=Timings)
 
     @property
     def empty(self) -> bool:
@@ -84,7 +86,7 @@ class Reader:
     def read(self, step: Step) -> Delta:
         said = self._said(step)
         if step.finish is None:
-            return Delta(step.index, said.content, said.reasoning, said.calls, step.pieces)
+            return Delta(step.index, said.content, said.reasoning, said.calls, step.pieces, timings=step.timings)
         called = self._parser.n_calls and step.finish.reason == "stop"
         reason = "tool_calls" if called else step.finish.reason
         return Delta(step.index, said.content, said.reasoning, said.calls, (), step.finish, reason)
@@ -160,7 +162,7 @@ class ChatReply:
             chunk["choices"][0]["logprobs"] = {"content": self._logprobs(delta.pieces)}
         choice = self.choices[delta.index]
         if choice.wanted.timings_per_token and delta.pieces:
-            chunk["timings"] = timings_json(choice.generation.timings)
+            chunk["timings"] = timings_json(delta.timings)
             chunk["paceline"] = pieces_json(delta.pieces)
         return chunk
 

@@ -67,7 +67,7 @@ class NativeReply:
         if step.progress:
             part["prompt_progress"] = progress_json(len(choice.wanted.prompt), step.progress)
         if choice.wanted.timings_per_token:
-            part["timings"] = timings_json(step.progress or choice.generation.timings)
+            part["timings"] = timings_json(step.progress or step.timings)
             part["paceline"] = pieces_json(step.pieces)
         return part | self._probabilities(choice.wanted, step.pieces)
 

@@ -46,8 +46,8 @@ class Choice:
         self.owner = owner
         self.wanted = wanted
         self.generation = wanted.start(service.engine)
-        self._last = perf_counter()
-        self._n_chunks = 0
+        self._begun = perf_counter()
+        self._last_ms: float | None = None  # of writing, by the engine's clock: several steps may come at once
         self._closed = False
         self.has_new_line = False
         self.tokens: list[int] = []
@@ -58,10 +58,10 @@ class Choice:
         if self.service.request_log:
             self.tokens += [piece.token.id for piece in chunk.pieces]
         self.has_new_line = self.has_new_line or "\n" in chunk.text
-        now = perf_counter()
-        self.service.metrics.step(chunk, now - self._last, first=not self._n_chunks)
-        self._last = now
-        self._n_chunks += 1
+        first, written_ms = self._last_ms is None, chunk.timings.predicted_ms
+        seconds = perf_counter() - self._begun if self._last_ms is None else (written_ms - self._last_ms) / 1e3
+        self.service.metrics.step(chunk, seconds, first=first)
+        self._last_ms = written_ms
 
     def close(self) -> None:
         """Nobody reads any more. Idempotent."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastapi import Request
@@ -26,14 +26,15 @@ MAX_ENTRIES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of the engine added to one choice, or how far its prompt is read. The last step of a choice has
-    its `finish`."""
+    """What one step of the engine added to one choice and how it had gone by then, or how far its prompt is read. The
+    last step of a choice has its `finish`."""
 
     index: int
     text: str = ""
     pieces: tuple[Piece, ...] = ()
     finish: Finish | None = None
     progress: Timings | None = None
+    timings: Timings = field(default_factory=Timings)
 
 
 class Reply(Protocol):
@@ -55,13 +56,13 @@ class Reply(Protocol):
 
 
 class Steps:
-    """All choices of a request, each step as it comes. The first error ends them all."""
+    """All choices of a request: the steps that have come, in lists. The first error ends them all."""
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         self._open = dict(enumerate(choices))
         self._endings = [Ending(choice.wanted.t_max_predict_ms, choice.wanted.n_indent) for choice in choices]
 
-    async def __aiter__(self) -> AsyncGenerator[Step, None]:
+    async def __aiter__(self) -> AsyncGenerator[list[Step], None]:
         """Who stops reading early closes the choices."""
         ready = asyncio.Event()
         for choice in self._open.values():
@@ -70,11 +71,11 @@ class Steps:
             await ready.wait()
             ready.clear()
             for index, choice in list(self._open.items()):
-                for chunk in choice.generation.take():
-                    yield self._step(index, choice, chunk)
+                if chunks := choice.generation.take():
+                    yield [self._step(index, choice, chunk) for chunk in chunks]
                 if choice.generation.finish:
                     del self._open[index]
-                    yield Step(index, finish=self._finish(index, choice.generation.finish))
+                    yield [Step(index, finish=self._finish(index, choice.generation.finish))]
 
     def _step(self, index: int, choice: Choice, chunk: Chunk) -> Step:
         choice.observe(chunk)
@@ -82,7 +83,7 @@ class Steps:
         text = ending.kept(chunk.text)
         if ending.over:
             choice.generation.cancel()
-        return Step(index, text, chunk.pieces, progress=chunk.progress)
+        return Step(index, text, chunk.pieces, progress=chunk.progress, timings=chunk.timings)
 
     def _finish(self, index: int, finish: Finish) -> Finish:
         """Nobody cancels an answer that is being read, but its ending and the end of the server."""
@@ -94,10 +95,10 @@ class Steps:
 
 
 async def lines(reply: Reply, wording: Wording) -> AsyncGenerator[bytes, None]:
-    """The reply as server-sent events."""
-    async with aclosing(aiter(Steps(reply.choices))) as steps:
-        async for step in steps:
-            data = b"".join([wording.part(part) for part in reply.parts(step)])
+    """The reply as server-sent events; what comes together is sent together."""
+    async with aclosing(aiter(Steps(reply.choices))) as come:
+        async for steps in come:
+            data = b"".join([wording.part(part) for step in steps for part in reply.parts(step)])
             if data:
                 yield data
     yield b"".join([*map(wording.part, reply.last_parts()), reply.last_line()])
@@ -107,15 +108,15 @@ async def folded(reply: Reply) -> Any:
     """The reply as one object. Probabilities are what can make it too large to hold."""
     parts: list[dict[str, Any]] = []
     n_entries = 0
-    async with aclosing(aiter(Steps(reply.choices))) as steps:
-        async for step in steps:
-            n_entries += entries(step.pieces)
+    async with aclosing(aiter(Steps(reply.choices))) as come:
+        async for steps in come:
+            n_entries += sum(entries(step.pieces) for step in steps)
             if n_entries > MAX_ENTRIES:
                 raise RequestError(
                     f"the reply would hold more than {MAX_ENTRIES} probabilities; ask for fewer of them or of tokens, "
                     "or for a stream"
                 )
-            parts += reply.parts(step)
+            parts += [part for step in steps for part in reply.parts(step)]
     return reply.whole(parts)
 
 

@@ -77,7 +77,7 @@ class TextReply:
             choice["finish_reason"] = step.finish.reason
             chunk["timings"] = timings_json(step.finish.timings)
         elif running.wanted.timings_per_token:
-            chunk["timings"] = timings_json(step.progress or running.generation.timings)
+            chunk["timings"] = timings_json(step.progress or step.timings)
             chunk["paceline"] = pieces_json(step.pieces)
         return chunk
 

@@ -224,6 +224,15 @@ TRAFFIC = [
         help="the longest silence in a stream before a comment is sent, which keeps clients from giving up; -1 = none",
     ),
     Flag(
+        names="--stream-interval",
+        sets="engine.hold_ms",
+        kind=Kind.INT,
+        metavar="MS",
+        default="20 where the computing threads take every core, else 0",
+        help="more of a text may come so much later, several tokens together (events stay one for each step): sending "
+        "takes less time from computing then; the first and the last come at once",
+    ),
+    Flag(
         names="--ui-config --webui-config",
         sets="server.ui_config",
         kind=Kind.STR,
