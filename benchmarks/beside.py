@@ -3,8 +3,9 @@ of another.
 
     python -m benchmarks.beside --server PATH/TO/llama-server --draft DRAFT.gguf [-m TARGET.gguf] [--limit 2] [-n 192]
 
-Speeds are tokens after the first by the client's clock, greedy, streamed. Two rows compare each program with itself
-without drafts, two the programs with each other.
+Speeds are tokens after the first by the client's clock, greedy, streamed, each answer begun on a quiet machine: ours
+measures its costs again when it has nothing to do. Two rows compare each program with itself without drafts, two the
+programs with each other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.common import SPEC_BENCH, draft_model, guarded, needed
+from benchmarks.common import SPEC_BENCH, draft_model, guarded, needed, until_quiet
 from benchmarks.workers import free_port
 from paceline.bench.jobs import choose
 from paceline.bench.run import rotated
@@ -143,6 +144,7 @@ def main() -> None:
         programs = [stack.enter_context(started(name, words)) for name, words in commands.items()]
         for turn, prompt in enumerate(track(chosen, "answers", console=Console(stderr=True))):
             for program in rotated(programs, turn):
+                until_quiet()
                 program.answer(prompt, args.n)
     show(programs, [*dict.fromkeys(prompt.category for prompt in chosen), OVERALL], Path(model).name)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from paceline.errors import ConfigError, ModelError
 from paceline.process.local import LocalEngine
 
 Main = Callable[[], None]
+LOOK_S, QUIET = 0.4, 0.15
+"""How long to look whether the machine is quiet, and the share of one core that may be busy then."""
+PROC_STAT = Path("/proc/stat")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 DRAFT = SHARED / "models" / "smollm2-135m-draft-12m-q4_0.gguf"
 SPEC_BENCH = SHARED / "data" / "spec_bench_dev.jsonl"
@@ -45,6 +50,27 @@ def needed(path: str | Path, what: str) -> str:
     if not Path(path).is_file():
         raise ConfigError(f"needs {what}, and there is no file {path}")
     return str(path)
+
+
+def until_quiet(seconds: float = 60.0) -> None:
+    """Wait until hardly anybody computes: threads spin for a while, and our own server measures while it is idle."""
+    until, before = time.monotonic() + seconds, busy_seconds()
+    while time.monotonic() < until:
+        time.sleep(LOOK_S)
+        now = busy_seconds()
+        if now - before < QUIET * LOOK_S:
+            return
+        before = now
+    print(f"the machine was not quiet for {seconds:.0f} seconds: figures may be off", file=sys.stderr)
+
+
+def busy_seconds() -> float:
+    """Of all cores together since the machine runs; where that is not told, nothing."""
+    try:
+        user, nice, system = (int(word) for word in PROC_STAT.read_text().split()[1:4])
+    except OSError:
+        return 0.0
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def prompts(n: int) -> list[SuitePrompt]:

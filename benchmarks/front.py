@@ -2,7 +2,7 @@
 
     python -m benchmarks.front [--kind Q4_1] [--rounds 12] [-n 96] [--slots 4] [--spec-type none]
 
-Both sides have the same settings and take turns, A B B A; the other one is idle and has stopped spinning. Every turn
+Both sides have the same settings and take turns, A B B A, each on a quiet machine. Every turn
 has another prompt: a text seen before would be drafted from memory. Nothing drafts unless asked to, since two planners
 with clocks of their own would add noise. Speed counts from the first token to the last. The machine has to be idle:
 beside other work threads that wait for each other at every step are slower by ten times.
@@ -11,24 +11,25 @@ beside other work threads that wait for each other at every step are slower by t
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
 import os
-import time
+import re
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from benchmarks.common import prompts, show
-from benchmarks.load import messages, whole
+from benchmarks.common import prompts, show, until_quiet
+from benchmarks.load import messages
 from benchmarks.server import Server, serving
 from paceline import Engine
 from paceline.models import demo_copy
 
 N_CTX = 16384
 N_CHARS = 160
-QUIET_S = 0.3
+BUFFER = 2**16
 GOALS = {"load_average_before": "<= 0.5", "speed_ratio": ">= 0.97", "first_token_difference_ms": "<= 5"}
 
 
@@ -49,11 +50,24 @@ Side = Callable[[str, int], Timed]
 
 
 def over_http(server: Server, n: int) -> Side:
+    """Reads what comes and looks at it afterwards: a client that computes would take its time from the server's."""
+
     def answer(text: str, seed: int) -> Timed:
         body = {"messages": messages(text), "max_tokens": n, "temperature": 0.8, "seed": seed, "ignore_eos": True}
-        found = asyncio.run(whole(server, "/v1/chat/completions", **body))
-        assert not found.error, found.error
-        return Timed(found.steps[0], found.steps[-1], found.timings["predicted_n"])
+        data = json.dumps({**body, "stream": True}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {server.host}\r\nContent-Length: {len(data)}\r\n\r\n"
+        start, come = perf_counter(), list[tuple[float, bytes]]()
+        with socket.create_connection((server.host, server.port)) as sock:
+            sock.sendall(head.encode() + data)
+            while got := sock.recv(BUFFER):
+                come.append((perf_counter() - start, got))
+                if b"[DONE]" in b"".join([got for _, got in come[-2:]]):
+                    break
+        whole = b"".join(got for _, got in come)
+        assert whole.startswith(b"HTTP/1.1 200"), whole[:200]
+        n_tokens = int(re.findall(rb'"predicted_n":(\d+)', whole)[-1])
+        text_at = [when for when, got in come if b'"content":"' in got]
+        return Timed(text_at[0], text_at[-1], n_tokens)
 
     return answer
 
@@ -79,7 +93,7 @@ def turns(http: Side, library: Side, rounds: int) -> list[tuple[Timed, Timed]]:
         order = [http, library] if turn % 2 else [library, http]
         found = {}
         for side in order:
-            time.sleep(QUIET_S)
+            until_quiet()
             found[side] = side(text, turn)
         pairs.append((found[http], found[library]))
     return pairs[2:]

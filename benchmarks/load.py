@@ -53,7 +53,9 @@ async def ask(server: Server, path: str, **body: Any) -> AsyncGenerator[Answer, 
     reader, writer = await asyncio.open_connection(server.host, server.port)
     try:
         data = json.dumps({**body, "stream": True}).encode()
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        writer.write(
+            f"POST {path} HTTP/1.1\r\nHost: {server.host}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+        )
         status = await reader.readline()
         if b" 200 " not in status:
             answer.error = status.decode().strip()
@@ -209,7 +211,7 @@ def main() -> None:
     parser.add_argument("--only", default="crowd,prompts,leavers")
     args = parser.parse_args()
     model, _ = demo_copy(args.kind)
-    with serving(model, args.slots, N_CTX, ["-kvu"]) as server:
+    with serving(model, args.slots, N_CTX, ["-kvu", "--stream-interval", "0"]) as server:
         result = asyncio.run(measure(server, args))
     show(result, GOALS)
 

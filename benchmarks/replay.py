@@ -289,10 +289,12 @@ FIXED = {
 
 
 def groups(texts: Sequence[Text], n: int) -> list[list[Text]]:
+    """So many texts of one category at once; where it has fewer, some are there again."""
     by: defaultdict[str, list[Text]] = defaultdict(list)
     for text in texts:
         by[text.category].append(text)
-    rows = [[row[i : i + n] for i in range(0, len(row) - n + 1, n)] for row in by.values()]
+    longer = [row * math.ceil(n / len(row)) for row in by.values()]
+    rows = [[row[i : i + n] for i in range(0, len(row) - n + 1, n)] for row in longer]
     return [row[i] for i in range(max(map(len, rows))) for row in rows if i < len(row)]
 
 
