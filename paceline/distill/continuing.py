@@ -29,11 +29,26 @@ class Continuing(Making):
 
 def making_of(kind: str, recipe: Recipe, audience: Audience) -> Making:
     """A file that is trained further says by itself what it is."""
-    if recipe.start is None:
-        return (HeadMaking if kind == "eagle3" else Making)(recipe, audience)
-    check_start(recipe)
-    is_head = GgufFile(recipe.start).arch == ARCHITECTURE
-    return (HeadMaking if is_head else Continuing)(recipe, audience)
+    is_head = GgufFile(recipe.start).arch == ARCHITECTURE if recipe.start else kind == "eagle3"
+    if recipe.start:
+        check_start(recipe)
+        if kind == "eagle3" and not is_head:
+            raise ConfigError(f"--type eagle3: {Path(recipe.start).name} is no head")
+    check_size_flags(recipe, is_head=is_head)
+    if is_head:
+        return HeadMaking(recipe, audience)
+    return (Continuing if recipe.start else Making)(recipe, audience)
+
+
+def check_size_flags(recipe: Recipe, *, is_head: bool) -> None:
+    """Those that would change nothing."""
+    if is_head and recipe.size != "auto":
+        raise ConfigError("--size is for draft models; a head has --head-tokens and --head-ff")
+    if not is_head and (recipe.n_known or recipe.n_ff):
+        raise ConfigError("--head-tokens and --head-ff are for heads; a draft model has --size")
+    if recipe.start and (recipe.size != "auto" or recipe.n_ff):
+        flag = "--head-ff" if is_head else "--size"
+        raise ConfigError(f"{flag}: {Path(recipe.start).name} stays as large as it is when it is trained further")
 
 
 def check_start(recipe: Recipe) -> None:

@@ -12,10 +12,11 @@ from paceline.distill.exporting import KINDS
 from paceline.distill.head_file import read_head, write_head
 from paceline.distill.head_making import N_KNOWN, coverage, frequent, new_head, shape_for, with_vocabulary
 from paceline.distill.head_training import HeadTrainer
-from paceline.distill.making import MEASURED_ROWS, Audience, Making, Recipe
+from paceline.distill.making import MEASURED_ROWS, Making
 from paceline.distill.script import TextKind
 from paceline.distill.texts import HELD_OUT, Rows
 from paceline.distill.training import Trainer, TrainingParams
+from paceline.distill.work import Settings
 from paceline.errors import ConfigError, LibraryError
 
 BATCH_TOKENS = {"cuda": 32_768, "cpu": 2_048}
@@ -29,9 +30,20 @@ AGAIN = 0.3
 class HeadMaking(Making):
     """One run. It may share its folder, and so the text in it, with a draft model's."""
 
-    def __init__(self, recipe: Recipe, audience: Audience) -> None:
-        super().__init__(recipe, audience)
-        self.checkpoint = self.folder / "head.pt"
+    checkpoint_name = "head.pt"
+
+    def _check_ahead(self) -> None:
+        super()._check_ahead()
+        if self.recipe.kind not in KINDS:
+            raise ConfigError(f"--quant: a head can be {', '.join(KINDS)}, not {self.recipe.kind!r}")
+
+    def size_asked(self) -> Settings:
+        return {"--head-tokens": self.recipe.n_known, "--head-ff": self.recipe.n_ff}
+
+    def size_made(self, trainer: Trainer) -> Settings:
+        shape = trainer.student.shape
+        assert isinstance(shape, HeadShape)
+        return {"--head-tokens": shape.n_tokens, "--head-ff": shape.n_ff}
 
     def trainer(self, params: TrainingParams) -> HeadTrainer:
         usual = BATCH_TOKENS["cuda" if self.teacher.device.startswith("cuda") else "cpu"]
@@ -69,8 +81,6 @@ class HeadMaking(Making):
         head = head_of(self.checkpoint)
         self.audience.stage("exporting")
         output, kind = Path(self.recipe.output), self.recipe.kind
-        if kind not in KINDS:
-            raise ConfigError(f"a head can be {', '.join(KINDS)}, not {kind}")
         write_head(output, head, self.recipe.target, kind)
         size = output.stat().st_size
         self.audience.tell(f"{output}: {size / 2**20:.1f} MiB, {kind}, {n_params(head) / 1e6:.1f} M parameters")

@@ -3,7 +3,6 @@ that a run can be interrupted, resumed, and carried to another machine between s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +20,12 @@ from paceline.distill.student import SIZES, Size, Student, shape_of, size_of
 from paceline.distill.target import Teacher
 from paceline.distill.texts import HELD_OUT, TextFolder
 from paceline.distill.training import Standing, Trainer, TrainingParams, student_of
+from paceline.distill.work import NONE, Part, Settings, WorkFolder, fingerprint
 from paceline.distill.writing import Writer, rows_that_fit, write
 from paceline.errors import ConfigError, LibraryError
-from paceline.files import write_whole
 
 STAGES = ("prepare", "write", "train", "export")
+MATERIAL, TEXT = "material.json", "text"
 N_OPENINGS = 6000
 N_HELD_OUT = 256
 WRITING_SHARE = 0.3
@@ -73,16 +73,18 @@ class Audience(Protocol):
 class Making:
     """One run."""
 
+    checkpoint_name = "checkpoint.pt"
+
     def __init__(self, recipe: Recipe, audience: Audience) -> None:
         self.recipe, self.audience = recipe, audience
         self.folder = recipe.folder
-        self.text = TextFolder(self.folder / "text")
-        self.checkpoint = self.folder / "checkpoint.pt"
+        self.work = WorkFolder(recipe.folder)
+        self.text = TextFolder(self.folder / TEXT)
+        self.checkpoint = self.folder / self.checkpoint_name
         self.shape = hyperparameters(GgufFile(recipe.target))
         self._teacher: Teacher | None = None
-        self.own_prompts = [prompt for path in recipe.own_prompts for prompt in own.load(path)]
+        self.own_requests = [request for path in recipe.own_prompts for request in own.load(path)]
         self._check_ahead()
-        self._claim()
 
     def _check_ahead(self) -> None:
         ahead.check_output(self.recipe.output)
@@ -90,25 +92,27 @@ class Making:
         ahead.check_size(self.recipe.size)
         ahead.check_device(self.recipe.device)
 
-    def _claim(self) -> None:
-        """The folder belongs to one target and one way to write: another run must not mix with it."""
-        about = {
-            "target": Path(self.recipe.target).name,
-            "bytes": Path(self.recipe.target).stat().st_size,
-            "length": self.recipe.length,
-            "seed": self.recipe.seed,
-            "prompts": [Path(path).name for path in self.recipe.own_prompts],
-        }
-        file = self.folder / "run.json"
-        found = json.loads(file.read_bytes()) if file.exists() else {}
-        if not self.recipe.own_prompts:  # later stages need not name them again
-            about["prompts"] = found.get("prompts", [])
-        if about != about | found:
-            raise ConfigError(
-                f"{self.folder} holds another run ({file.name} says which); remove it or choose another --work"
-            )
-        with writable(self.folder):
-            write_whole(file, json.dumps(about).encode())
+    def parts(self) -> list[Part]:
+        """What comes to lie in the folder, and what it depends on."""
+        recipe = self.recipe
+        asked = ", ".join(fingerprint(path) for path in recipe.own_prompts) or NONE
+        start = fingerprint(recipe.start) if recipe.start else NONE
+        return [
+            Part("prepare", MATERIAL, {"-m": fingerprint(recipe.target), "--seed": recipe.seed, "--log": asked}),
+            Part("write", TEXT, {"--length": recipe.length}),
+            Part("train", self.checkpoint_name, {"--continue": start, **self.size_asked()}),
+        ]
+
+    def size_asked(self) -> Settings:
+        if self.recipe.size == "auto":
+            return {"--size": None}
+        size = size_of(self.recipe.size)
+        return {"--size": f"{size.width}:{size.n_layers}"}
+
+    def size_made(self, trainer: Trainer) -> Settings:
+        shape = trainer.student.shape
+        assert isinstance(shape, Hyperparameters)
+        return {"--size": f"{shape.n_embd}:{shape.n_layer}"}
 
     @property
     def teacher(self) -> Teacher:
@@ -119,6 +123,7 @@ class Making:
         return self._teacher
 
     def run(self, stages: tuple[str, ...] = STAGES) -> None:
+        self.work.settle(self.parts(), stages)
         try:
             for stage in stages:
                 getattr(self, stage)()
@@ -127,11 +132,15 @@ class Making:
 
     def prepare(self) -> Material:
         """The texts to begin with, as tokens."""
-        file = self.folder / "material.json"
+        file = self.folder / MATERIAL
         if file.exists():
             return Material.load(file)
         self.audience.stage("preparing")
-        material = prepare(self.recipe.target, n_each=N_OPENINGS, seed=self.recipe.seed, own=self.own_prompts)
+        material = prepare(self.recipe.target, n_each=N_OPENINGS, seed=self.recipe.seed, own=self.own_requests)
+        if material.requests:
+            n_answers = sum(bool(answer) for _, answer in material.requests)
+            self.audience.tell(f"{len(material.requests)} requests of your own, {n_answers} with recorded answers")
+        self.work.note(MATERIAL)
         with writable(self.folder):
             material.save(file)
         return material
@@ -140,6 +149,7 @@ class Making:
         """The target writes."""
         material, recipe, teacher = self.prepare(), self.recipe, self.teacher
         self.audience.stage("writing text")
+        self.work.note(TEXT)
         if not self.text.has(HELD_OUT):
             measured = ScriptWriter(material, recipe.length, greedy=True)
             n_held_out = min(N_HELD_OUT, recipe.n_rows or N_HELD_OUT)
@@ -166,6 +176,7 @@ class Making:
             kind=recipe.kind,
         )
         trainer = self.trainer(params)
+        self.work.note(self.checkpoint_name, self.size_made(trainer))
         if self.checkpoint.exists():
             trainer.resume(self.checkpoint)
         self.audience.stage("training")

@@ -8,14 +8,19 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline.config import ModelParams
 from paceline.distill.openings import Openings
-from paceline.distill.own import OwnPrompt
+from paceline.distill.own import OwnRequest
 from paceline.distill.people import People
 from paceline.distill.turns import surroundings
+from paceline.errors import ConfigError
 from paceline.files import write_whole
 from paceline.text.chat import ChatTemplate
+
+if TYPE_CHECKING:
+    from paceline.llama.model import Vocab
 
 Tokens = list[int]
 
@@ -23,7 +28,7 @@ Tokens = list[int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
     """Without a chat template `chat` is empty, and the target writes documents only. `unseen_prompts` are measured by,
-    never trained on."""
+    never trained on. `requests` are the user's: a prompt each, and the answer that was recorded, or nothing."""
 
     n_vocab: int
     ends: Tokens
@@ -38,7 +43,7 @@ class Material:
     documents: list[Tokens] = field(default_factory=list)
     prompts: list[list[Tokens]] = field(default_factory=list)
     unseen_prompts: list[list[Tokens]] = field(default_factory=list)
-    own: list[Tokens] = field(default_factory=list)
+    requests: list[list[Tokens]] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         lists = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -46,10 +51,15 @@ class Material:
 
     @classmethod
     def load(cls, path: Path) -> Material:
-        return cls(**json.loads(path.read_bytes()))
+        try:
+            return cls(**json.loads(path.read_bytes()))
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"{path} was made by another version of paceline; remove it or choose another --work"
+            ) from None
 
 
-def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()) -> Material:
+def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnRequest] = ()) -> Material:
     """Needs libllama, for the tokenizer alone: no weights are loaded."""
     from paceline.llama.model import Model
 
@@ -78,5 +88,17 @@ def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnPrompt] = ()
             **{name: read(openings.draw(name, n_each)) for name in openings.kinds},
             prompts=conversations(n_each) if chat else [],
             unseen_prompts=conversations(n_each // 10, held_out=True) if chat else [],
-            own=[vocab.tokenize(prompt.rendered(template)) for prompt in own],
+            requests=[request_tokens(request, template, vocab) for request in own],
         )
+
+
+def request_tokens(request: OwnRequest, template: ChatTemplate, vocab: Vocab) -> list[Tokens]:
+    """The answer goes on where the prompt ends: by itself, some tokenizers would begin it with a space. How it ended
+    is left off, the template says that."""
+    text, bos = request.rendered(template), vocab.render(vocab.bos, special=True).decode() if vocab.add_bos else ""
+    text = text.removeprefix(bos)  # a recorded prompt has it, and would get another
+    prompt, whole = vocab.tokenize(text), vocab.tokenize(text + request.answer)
+    answer = whole[len(prompt) :] if whole[: len(prompt)] == prompt else vocab.tokenize(request.answer, special=False)
+    while answer and answer[-1] in vocab.eog:
+        answer.pop()
+    return [prompt, answer]

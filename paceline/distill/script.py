@@ -48,6 +48,10 @@ NEXT_TURNS = (("bare", 0.12), ("opening", 0.15), ("task", 0.3), ("question", 0.2
 SYSTEM_PROMPTS = (("none", 0.7), ("listed", 0.2), ("written", 0.1))
 DOCUMENT_SHARE = 0.12
 OWN_SHARE = 0.5
+RECORDED_SHARE = 0.5
+"""Of the user's requests that have an answer: those that keep it. The others are answered anew."""
+UNSEEN_EVERY = 20
+"""The last request of so many is kept for measuring."""
 PEOPLE_SHARE = 0.65
 """Of chats: those in which people ask."""
 Choice = TypeVar("Choice")
@@ -56,13 +60,15 @@ N_TURNS = 4  # questions that are drawn; left alone for long, the target repeats
 
 
 class ScriptTurn(NamedTuple):
-    """`given`, then at most `limit` tokens of the target's own at this temperature, then turn number `then`."""
+    """`given`, then at most `limit` tokens of the target's own at this temperature, then turn number `then`. The last
+    `n_recorded` given tokens count as if the target had just written them."""
 
     given: Tokens
     kind: TextKind
     temperature: float
     limit: int
     then: int
+    n_recorded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +82,23 @@ class Script:
     temperature: npt.NDArray[np.float32]
     limit: npt.NDArray[np.int64]
     then: npt.NDArray[np.int64]
+    recorded: npt.NDArray[np.int64]
 
 
 class ScriptWriter:
     """Draws rows. `greedy` ones answer at temperature 0 only, for measuring."""
 
     def __init__(self, material: Material, length: int, *, greedy: bool = False) -> None:
-        if not (material.chat or material.documents or material.own):
+        if not (material.chat or material.documents or material.requests):
             raise ConfigError("there is nothing to begin a text with")
         self.material = material
         self.length = length
         self.greedy = greedy
         prompts = material.unseen_prompts if greedy else material.prompts
         self.prompts = [messages for messages in prompts if sum(map(len, messages)) <= 3 * length // 4]
+        n_seen = len(material.requests) - len(material.requests) // UNSEEN_EVERY
+        unseen = material.requests[n_seen:] if greedy else []
+        self.requests = unseen or material.requests[:n_seen]
 
     def script(self, n_rows: int, seed: str) -> Script:
         rng = random.Random(seed)
@@ -96,7 +106,7 @@ class ScriptWriter:
         return packed(rows)
 
     def row(self, rng: random.Random) -> list[ScriptTurn]:
-        if self.material.own and rng.random() < OWN_SHARE:
+        if self.requests and rng.random() < OWN_SHARE:
             return self.own(rng)
         if not self.material.chat or (rng.random() < DOCUMENT_SHARE and not self.greedy):
             return self.document(rng)
@@ -120,12 +130,24 @@ class ScriptWriter:
         ]
 
     def own(self, rng: random.Random) -> list[ScriptTurn]:
-        """One of the user's prompts, the end of it where it is long, then what the target says."""
-        prompt = rng.choice(self.material.own)[-self.length // 2 :]
+        """One of the user's requests and what the target asks itself then; without a template, one after the other."""
         temperature = self.answer_temperature(rng)
         if not self.material.chat:
-            return [self.answer(prompt, temperature, 0)]
-        return [self.answer(prompt, temperature, 1), *self.made_up(rng, temperature, 1)]
+            return [self.request(rng, temperature, (number + 1) % N_TURNS) for number in range(N_TURNS)]
+        return [self.request(rng, temperature, 1), *self.made_up(rng, temperature, 1)]
+
+    def request(self, rng: random.Random, temperature: float, then: int) -> ScriptTurn:
+        """The end of the prompt where it is long, then what the target says, or what it said."""
+        prompt, answer = rng.choice(self.requests)
+        if answer and not self.greedy and rng.random() < RECORDED_SHARE:
+            return self.recorded(rng, prompt, answer, then)
+        return self.answer(prompt[-self.length // 2 :], temperature, then)
+
+    def recorded(self, rng: random.Random, prompt: Tokens, answer: Tokens, then: int) -> ScriptTurn:
+        """Some part of an answer that is longer than a row."""
+        text, first = prompt + answer, max(0, len(prompt) - self.length // 2)
+        given = text[rng.randint(first, max(first, len(text) - self.length)) :]
+        return ScriptTurn(given, TextKind.ANSWER, 0.0, 0, then, min(len(answer), len(given)))
 
     def chat(self, rng: random.Random) -> list[ScriptTurn]:
         temperature = self.answer_temperature(rng)
@@ -198,4 +220,5 @@ def packed(rows: Sequence[Sequence[ScriptTurn]]) -> Script:
         temperature=table(lambda turn: turn.temperature, np.float32),
         limit=table(lambda turn: turn.limit, np.int64),
         then=table(lambda turn: turn.then, np.int64),
+        recorded=table(lambda turn: turn.n_recorded, np.int64),
     )

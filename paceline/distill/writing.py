@@ -34,7 +34,7 @@ class Places:
         self.given = table(np.append(script.given, np.int32(0)).astype(np.int64))
         self.start, self.length = table(script.start), table(script.length)
         self.kind, self.limit, self.then = table(script.kind), table(script.limit), table(script.then)
-        self.temperature = table(script.temperature)
+        self.temperature, self.recorded = table(script.temperature), table(script.recorded)
         self.is_end = torch.zeros(n_vocab, dtype=torch.bool, device=device)
         self.is_end[torch.tensor(ends, device=device)] = True
         n_rows = len(script.start)
@@ -57,8 +57,9 @@ class Places:
         self.done = torch.where(over, 0, self.done)
         is_given = over | ~is_free
         given = self.given[self.of_turn(self.start) + torch.where(is_given, self.done, 0)]
+        is_recorded = self.done >= self.of_turn(self.length) - self.of_turn(self.recorded)
         self.done = self.done + 1
-        written_by = torch.where(is_given & ~ended, int(TextKind.GIVEN), kind)
+        written_by = torch.where(is_given & ~ended & ~is_recorded, int(TextKind.GIVEN), kind)
         return torch.where(is_given, given, drawn), written_by
 
 

@@ -33,6 +33,7 @@ def write_target(
     sharpness: float = 1.0,
     factors: bool = False,
     extra: str | None = None,
+    add_bos: bool = False,
 ) -> str:
     """Random weights. With `sharpness` the target is surer of its words, so that there is something to learn."""
     rng = np.random.default_rng(seed)
@@ -43,6 +44,9 @@ def write_target(
     writer.add_value_length(head_dim)
     add_vocab(writer, TOKENS)
     writer.add_chat_template(TEMPLATE)
+    if add_bos:
+        writer.add_bos_token_id(TOKENS.index("<|start|>"))
+        writer.add_add_bos_token(True)
 
     def add(name: str, *shape: int, mean: float = 0.0, scale: float = 1.0) -> None:
         spread = scale / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1

@@ -193,11 +193,11 @@ def test_wrong_input_is_one_line(made: Path, tmp_path: Path, capsys: pytest.Capt
     assert "torch cannot use it" in failing(capsys, "-m", target, "-o", output, "--device", "abacus")
     assert "no text in" in failing(capsys, "-m", target, "-o", output, "--stage", "train", "--size", "s")
     assert "no checkpoint at" in failing(capsys, "-m", target, "-o", output, "--stage", "export")
-    assert "holds another run" in failing(capsys, *words(made, "--length", "128")[1:])
-    mine = tmp_path / "mine.txt"
-    mine.write_text("Is it raining?\n")
-    assert "holds another run" in failing(capsys, *words(made, "--prompts", str(mine))[1:])
-    assert "another size" in failing(capsys, *words(made, "--size", "64:1", "--stage", "train")[1:])
+    assert "a head can be" in failing(capsys, "-m", target, "-o", output, "--type", "eagle3", "--quant", "Q6_K")
+    assert "--size is for draft models" in failing(
+        capsys, "-m", target, "-o", output, "--type", "eagle3", "--size", "s"
+    )
+    assert "are for heads" in failing(capsys, "-m", target, "-o", output, "--head-ff", "64")
 
 
 def test_a_full_disk_is_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

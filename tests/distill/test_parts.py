@@ -97,9 +97,11 @@ def test_own_prompts_are_read_in_every_shape(tmp_path: Path) -> None:
     lines = [json.dumps({"messages": chat}), json.dumps({"turns": ["Three?"]}), json.dumps({"prompt": "Four"}), "Five?"]
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     template = ChatTemplate(CHATML, "", "")
-    rendered = [prompt.rendered(template) for prompt in own.load(str(tmp_path / "log.jsonl"))]
+    requests = own.load(str(tmp_path / "log.jsonl"))
+    rendered = [request.rendered(template) for request in requests]
     asked = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     assert rendered == [asked.format("One?"), asked.format("Three?"), "Four", asked.format("Five?")]
+    assert [request.answer for request in requests] == ["Two.", "", "", ""]
     with pytest.raises(ConfigError, match="cannot read"):
         own.load(str(tmp_path / "none.jsonl"))
 
@@ -109,8 +111,63 @@ def test_own_prompts_are_half_of_the_text(target: str, tmp_path: Path) -> None:
     with_own = prepare(target, n_each=20, seed=1, own=own.load(str(tmp_path / "mine.txt")))
     rng = random.Random(4)
     rows = [ScriptWriter(with_own, 64).row(rng) for _ in range(200)]
-    n_own = sum(row[0].given == with_own.own[0][-32:] for row in rows)
+    n_own = sum(row[0].given == with_own.requests[0][0][-32:] for row in rows)
     assert 70 <= n_own <= 130
+
+
+def test_a_chat_is_a_request_for_each_answer(tmp_path: Path) -> None:
+    """Earlier answers stand in the prompts as they were given."""
+    said = ["One?", "Two.", "Three?", "Four.", "Five?"]
+    chat = [{"role": "assistant" if i % 2 else "user", "content": text} for i, text in enumerate(said)]
+    (tmp_path / "log.jsonl").write_text(json.dumps({"messages": chat}))
+    requests, template = own.load(str(tmp_path / "log.jsonl")), ChatTemplate(CHATML, "", "")
+    assert [request.answer for request in requests] == ["Two.", "Four.", ""]
+    assert [list(request.messages) for request in requests] == [chat[:1], chat[:3], chat]
+    assert "assistant\nTwo.<|im_end|>\n<|im_start|>user\nThree?" in requests[1].rendered(template)
+
+
+def test_recorded_answers_stand_as_given_and_count_fully(target: str) -> None:
+    """In half of what the log is used for; the rest is answered anew, and so is everything that is measured by."""
+    log = [own.OwnRequest(text=f"<|start|>user\n{i:02d}", answer=f"say {i:02d}<|end|>") for i in range(40)]
+    material = prepare(target, n_each=20, seed=1, own=log)
+    assert bytes(material.requests[7][1]) == b"say 07"
+    rows = Writer(Teacher.read(target, device="cpu"), ScriptWriter(material, 64), 192, seed=3).round("x")
+    n_recorded = n_own = 0
+    for tokens, kinds in zip(rows.tokens.tolist(), rows.kinds, strict=True):
+        for prompt, answer in material.requests[:38]:
+            n = len(prompt)
+            if tokens[:n] == prompt:
+                n_own += 1
+                assert not kinds[:n].any()
+                if tokens[n : n + len(answer)] == answer:
+                    n_recorded += 1
+                    assert (kinds[n : n + len(answer)] == TextKind.ANSWER).all()
+                    assert tokens[n + len(answer) :][: len(material.chat["between"])] == material.chat["between"]
+    assert 0.25 < n_recorded / n_own < 0.75
+    unseen = {tuple(prompt) for prompt, _ in material.requests[38:]}
+    measured = [ScriptWriter(material, 64, greedy=True).own(random.Random(i))[0] for i in range(20)]
+    assert {tuple(turn.given) for turn in measured} <= unseen
+    assert not any(turn.n_recorded for turn in measured)
+
+
+def test_all_of_a_long_answer_is_learned_from(target: str) -> None:
+    """Rows are shorter than it; each takes some part of it."""
+    answer = "".join(f"{i:03d} " for i in range(60))
+    scripts = ScriptWriter(prepare(target, n_each=20, seed=1, own=[own.OwnRequest(text="Count", answer=answer)]), 64)
+    turns = [scripts.own(random.Random(i))[0] for i in range(300)]
+    learned = b" ".join(bytes(turn.given[-turn.n_recorded :][:64]) for turn in turns if turn.n_recorded)
+    assert all(f"{i:03d}".encode() in learned for i in range(60))
+
+
+def test_a_recorded_beginning_of_text_is_not_read_twice(tmp_path: Path) -> None:
+    target = write_target(tmp_path / "target.gguf", n_embd=32, add_bos=True)
+    with Model(ModelParams(path=target, vocab_only=True)) as model:
+        bos = model.vocab.bos
+        spelled = model.vocab.render(bos, special=True).decode()
+    log = [own.OwnRequest(text=f"{spelled}the cat", answer=" sat"), own.OwnRequest(text="the cat", answer=" sat")]
+    first, second = prepare(target, n_each=20, seed=1, own=log).requests
+    assert first == second
+    assert first[0].count(bos) == 1
 
 
 def test_written_text_follows_its_script(target: str, material: Material) -> None:
