@@ -12,8 +12,10 @@ from paceline.distill.student import size_of
 from paceline.errors import ConfigError, LibraryError
 
 
-def check_output(path: str) -> None:
+def check_output(path: str, target: str) -> None:
     """The folder has to be there, or ours to make, and to be written to."""
+    if Path(path).exists() and Path(path).samefile(target):
+        raise ConfigError(f"-o {path} is the target itself, which would be lost")
     folder = Path(path).absolute().parent
     while not folder.exists():
         folder = folder.parent

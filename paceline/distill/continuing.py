@@ -10,7 +10,7 @@ import torch
 from paceline.distill.head_file import ARCHITECTURE
 from paceline.distill.head_run import AGAIN, HeadMaking
 from paceline.distill.making import Audience, Making, Recipe
-from paceline.distill.reading import GgufFile, hyperparameters
+from paceline.distill.reading import GgufFile, Hyperparameters, hyperparameters
 from paceline.distill.student import Student
 from paceline.distill.target import frequencies, state_of
 from paceline.distill.texts import HELD_OUT
@@ -58,16 +58,24 @@ def check_start(recipe: Recipe) -> None:
     names = [Path(path).name for path in (recipe.start, recipe.target)]
     if start.get("tokenizer.ggml.tokens") != target.get("tokenizer.ggml.tokens"):
         raise ConfigError(f"{names[0]} speaks other tokens than {names[1]}")
-    if start.arch == ARCHITECTURE and start.number("embedding_length") != target.number("embedding_length"):
+    if start.arch != ARCHITECTURE:
+        draft_shape(start)
+    elif start.number("embedding_length") != target.number("embedding_length"):
         raise ConfigError(f"{names[0]} is a head for a target of another width than {names[1]}")
 
 
-def student_from(path: str) -> Student:
-    """The draft in a file, to be trained further: a plain Llama with tied embeddings, as `distill` makes them."""
-    file = GgufFile(path)
+def draft_shape(file: GgufFile) -> Hyperparameters:
+    """Of a plain Llama with tied embeddings, as `distill` makes them."""
     shape = hyperparameters(file)
     if file.arch != "llama" or not shape.tied or "rope_freqs.weight" in file.tensor_names:
-        raise ConfigError(f"{Path(path).name} was not made by distill, and cannot be trained further")
+        raise ConfigError(f"{Path(file.path).name} was not made by distill, and cannot be trained further")
+    return shape
+
+
+def student_from(path: str) -> Student:
+    """The draft in a file, to be trained further."""
+    file = GgufFile(path)
+    shape = draft_shape(file)
     student = Student(shape)
     state = state_of({name: file.array(name) for name in file.tensor_names}, shape)
     state["frequencies"] = frequencies(shape, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +60,29 @@ def new_file(path: Path, arch: str) -> Iterator[Any]:
     part = Path(f"{path}.{os.getpid()}.part")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf().GGUFWriter(str(part), arch)
-        yield writer
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        with open_writer(part, arch) as writer:
+            yield writer
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
         part.replace(path)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or f'no room for all of it ({error})'}") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_writer(path: Path, arch: str) -> Iterator[Any]:
+    """gguf's, closed also where there was no room."""
+    writer = gguf().GGUFWriter(str(path), arch)
+    try:
+        yield writer
+    except BaseException:
+        with suppress(OSError):
+            writer.close()
+        raise
+    writer.close()
 
 
 def add_shape(writer: Any, student: Student, name: str) -> None:

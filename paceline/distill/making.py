@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -87,7 +88,7 @@ class Making:
         self._check_ahead()
 
     def _check_ahead(self) -> None:
-        ahead.check_output(self.recipe.output)
+        ahead.check_output(self.recipe.output, self.recipe.target)
         ahead.check_kind(self.recipe.kind)
         ahead.check_size(self.recipe.size)
         ahead.check_device(self.recipe.device)
@@ -150,15 +151,16 @@ class Making:
         material, recipe, teacher = self.prepare(), self.recipe, self.teacher
         self.audience.stage("writing text")
         self.work.note(TEXT)
+        seconds = 60 * recipe.minutes * WRITING_SHARE
+        n_rows = recipe.n_rows or rows_that_fit(teacher, recipe.length, inf if recipe.n_text else seconds)
         if not self.text.has(HELD_OUT):
             measured = ScriptWriter(material, recipe.length, greedy=True)
-            n_held_out = min(N_HELD_OUT, recipe.n_rows or N_HELD_OUT)
+            n_held_out = min(N_HELD_OUT, n_rows)
             self.text.save(HELD_OUT, Writer(teacher, measured, n_held_out, seed=recipe.seed).round(HELD_OUT))
-        n_rows = recipe.n_rows or rows_that_fit(teacher, recipe.length)
         write(
             Writer(teacher, ScriptWriter(material, recipe.length), n_rows, seed=recipe.seed),
             self.text,
-            seconds=60 * recipe.minutes * WRITING_SHARE,
+            seconds=seconds,
             n_tokens=recipe.n_text,
             on_progress=lambda share, n: self.audience.progress(share, f"{n / 1e6:.1f} M tokens"),
         )
@@ -221,7 +223,8 @@ class Making:
             trial.unlink()
         best = max(found, key=lambda name: found[name])
         listed = ", ".join(f"{name} {speed_up:.2f}" for name, speed_up in found.items())
-        self.audience.tell(f"expected speed-up by size: {listed}; taking {best}")
+        why = "" if found[best] > 1 else "none makes this target faster on this machine; "
+        self.audience.tell(f"expected speed-up by size: {listed}; {why}taking {best}")
         return SIZES[best]
 
     def quantized(self, student: Student, path: Path) -> None:
@@ -260,6 +263,9 @@ class Making:
             f"agreement {agreement:.3f} on held-out text (before quantising {standing.agreement:.3f}); a token costs "
             f"{draft.predict(1) / target.predict(1):.3f} of the target's"
         )
+        if not expected.n_draft:
+            self.audience.tell("expect no gain on this machine: drafting costs more here than it saves")
+            return
         self.audience.tell(
             f"expect {expected.speed_up:.2f} times the plain speed here with {expected.n_draft} tokens a draft on such "
             f"text; people's prompts agree less"

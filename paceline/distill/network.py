@@ -54,8 +54,11 @@ class KeyValues:
         return self.layers[0].n
 
     def clear(self) -> None:
+        self.stand_at(0)
+
+    def stand_at(self, n: int) -> None:
         for layer in self.layers:
-            layer.n = 0
+            layer.n = n
 
 
 class Norm(nn.Module):

@@ -30,6 +30,8 @@ RATE, EMBEDDING_RATE = 4e-3, 3e-3
 LAST_RATE = 0.01
 WARM_UP = 0.02
 LONGEST_STEP = 1.0
+MEASURED_EVERY = 0.1
+"""Of a short training; a long one is measured by the clock."""
 FAVOURITE = (0.1, 0.6)
 """How much the teacher's favourite counts beside its chances: at first, and from half of the time on up to."""
 LONG_EVERY = 3
@@ -108,11 +110,13 @@ class Trainer:
             n_steps = self._some_steps()
             seconds = time.monotonic() - begun
             self.standing.seconds += seconds
-            on_progress(self.share, self.standing, n_steps * self.n_rows * self.tokens.shape[1] / seconds)
-            if time.monotonic() - saved > self.params.checkpoint_seconds:
+            measured = self.standing.history[-1][0]
+            if time.monotonic() - saved > self.params.checkpoint_seconds or self.share >= measured + MEASURED_EVERY:
                 self._note()
+                self.standing.seconds += time.monotonic() - begun - seconds
                 self.save(checkpoint)
                 saved = time.monotonic()
+            on_progress(self.share, self.standing, n_steps * self.n_rows * self.tokens.shape[1] / seconds)
         self._note()
         self.save(checkpoint)
         return self.standing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +20,8 @@ from paceline.errors import ConfigError
 LOG_MIN_P = float(np.log(0.05))
 MOST_ROWS = 4096
 ROWS_ON_CPU = 64
+N_ROUNDS = 5
+"""Into which the time is divided on a CPU."""
 MEMORY_SHARE = 0.6
 """Of the memory that is free, for keys and values."""
 TINY = 1e-20
@@ -85,7 +88,7 @@ class Writer:
         self.draw = faster(draw, teacher.device)
         self.memory: KeyValues = teacher.memory(n_rows, self.length, teacher.dtype)
 
-    def round(self, name: str, on_token: Callable[[int], None] = lambda n: None) -> Rows:
+    def round(self, name: str, on_token: Callable[[int], object] = lambda n: None) -> Rows:
         """The same for the same name and seed."""
         teacher, device = self.teacher, self.teacher.device
         script = self.scripts.script(self.n_rows, f"{self.seed} {name}")
@@ -106,10 +109,24 @@ class Writer:
         return Rows(tokens.int().cpu().numpy(), kinds.cpu().numpy())
 
 
-def rows_that_fit(teacher: Teacher, length: int) -> int:
-    """As many as the device's memory holds, at most 4,096."""
+def rows_in_time(teacher: Teacher, length: int, seconds: float) -> int:
+    """On a CPU, where half the rows take half the time: as many as are written within it. Timed halfway along a row,
+    where attention costs what it does on average."""
+    memory = teacher.memory(ROWS_ON_CPU, length, teacher.dtype)
+    tokens = torch.zeros(ROWS_ON_CPU, 1, dtype=torch.int64, device=teacher.device)
+    with torch.no_grad(), teacher.precision():
+        for _ in range(2):  # the first is slow for reasons of its own
+            memory.stand_at(length // 2)
+            begun = time.monotonic()
+            teacher.logits(teacher(tokens, memory).hidden[:, 0])
+            took = time.monotonic() - begun
+    return max(1, int(min(1.0, seconds / (took * length)) * ROWS_ON_CPU))
+
+
+def rows_that_fit(teacher: Teacher, length: int, seconds: float) -> int:
+    """As many as the device's memory holds, at most 4,096; on a CPU what the time allows."""
     if not teacher.device.startswith("cuda"):
-        return ROWS_ON_CPU
+        return rows_in_time(teacher, length, seconds / N_ROUNDS)
     shape = teacher.shape
     free, _ = torch.cuda.mem_get_info()
     n_bytes = torch.finfo(teacher.dtype).bits // 8
@@ -132,13 +149,18 @@ def write(
     the number of tokens in the folder."""
     sizes = [folder.size(name) for name in folder.rounds]
     written, spent = sum(n for n, _ in sizes), sum(took for _, took in sizes)
-    while True:
-        share = spent / seconds if n_tokens is None else written / n_tokens
-        on_progress(min(1.0, share), written)
-        if written and share >= 1:
-            return written
-        begun, name = time.monotonic(), f"{len(folder.rounds):05d}"
-        rows = writer.round(name)
+
+    def told(begun: float, n: int = 0) -> float:
+        n_now = written + n * writer.n_rows
+        share = (spent + time.monotonic() - begun) / seconds if n_tokens is None else n_now / n_tokens
+        on_progress(min(1.0, share), n_now)
+        return share
+
+    begun = time.monotonic()
+    while told(begun) < 1 or not written:
+        name = f"{len(folder.rounds):05d}"
+        rows = writer.round(name, partial(told, begun))
         took = time.monotonic() - begun
         folder.save(name, rows, took)
-        written, spent = written + rows.tokens.size, spent + took
+        written, spent, begun = written + rows.tokens.size, spent + took, time.monotonic()
+    return written

@@ -299,5 +299,6 @@ def quantize(source: str, target: str, kind: str, *, n_threads: int = 0, pure: b
     part.parent.mkdir(parents=True, exist_ok=True)
     if c.llama_model_quantize(source.encode(), str(part).encode(), ctypes.byref(params)) != 0:
         part.unlink(missing_ok=True)
-        raise ModelError(f"cannot quantise {source} to {kind}: {log.reason()}")
+        why = "no room to write it" if "iostream error" in log.reason() else log.reason()
+        raise ModelError(f"cannot quantise {source} to {kind}: {why}")
     part.replace(target)

@@ -62,6 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_draft_learned_what_the_target_says(made: Path) -> None:
     _, standing = student_of(made / "draft.gguf.work" / "checkpoint.pt")
     untrained, learned = standing.history[0][1], standing.history[-1][1]
+    assert len(standing.history) >= 4  # people see how it gets on, however short it is
     assert learned >= untrained + 0.4
     held_out = TextFolder(made / "draft.gguf.work" / "text").load(HELD_OUT)
     assert agreement_of(str(made / "draft.gguf"), held_out, N_HELD_OUT, n_threads=1) >= untrained + 0.4
@@ -190,6 +191,8 @@ def test_wrong_input_is_one_line(made: Path, tmp_path: Path, capsys: pytest.Capt
     assert "width:layers" in failing(capsys, "-m", target, "-o", output, "--size", "huge").lower()
     assert "a draft can be" in failing(capsys, "-m", target, "-o", output, "--quant", "Q9_9")
     assert "cannot write to" in failing(capsys, "-m", target, "-o", str(tmp_path))
+    assert "is the target itself" in failing(capsys, "-m", target, "-o", target)
+    assert "was not made by distill" in failing(capsys, "-m", target, "-o", output, "--continue", target)
     assert "torch cannot use it" in failing(capsys, "-m", target, "-o", output, "--device", "abacus")
     assert "no text in" in failing(capsys, "-m", target, "-o", output, "--stage", "train", "--size", "s")
     assert "no checkpoint at" in failing(capsys, "-m", target, "-o", output, "--stage", "export")
@@ -212,6 +215,39 @@ def test_a_full_disk_is_one_line(made: Path, tmp_path: Path, capsys: pytest.Capt
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "cannot write text to" in said
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("n_bytes", [500, 4096])
+def test_a_full_disk_at_the_end_is_one_line(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], n_bytes: int
+) -> None:
+    resume = words(made, "--stage", "export", "-o", str(tmp_path / "draft.gguf"), "--work", str(tmp_path / "work"))[1:]
+    shutil.copytree(made / "draft.gguf.work", tmp_path / "work")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+        said = failing(capsys, *resume)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot write" in said and ("no room" in said or "too large" in said)
+    assert not list(tmp_path.rglob("*.part"))
+    assert main(["distill", *resume]) == 0
+
+
+def test_minutes_are_kept_on_a_slow_machine(made: Path, tmp_path: Path) -> None:
+    """Rows are fewer where a round of all that a CPU writes side by side would take longer than the time."""
+    shutil.copy(made / "target.gguf", tmp_path)
+    files = ["-m", str(tmp_path / "target.gguf"), "-o", str(tmp_path / "draft.gguf"), "--device", "cpu", "-t", "1"]
+    with one_thread():
+        assert main(["distill", *files, "--size", "32:1", "--stage", "prepare"]) == 0
+        begun = time.monotonic()
+        assert main(["distill", *files, "--size", "32:1", "--stage", "write,train", "--minutes", "0.05"]) == 0
+        took = time.monotonic() - begun
+    text = TextFolder(tmp_path / "draft.gguf.work" / "text")
+    assert text.rounds and text.load(HELD_OUT).tokens.shape[0] < 64
+    assert took < 15
+    _, standing = student_of(tmp_path / "draft.gguf.work" / "checkpoint.pt")
+    assert standing.n_steps > 0
 
 
 def test_without_torch_it_says_what_to_install() -> None:
