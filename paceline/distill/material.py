@@ -97,8 +97,9 @@ def request_tokens(request: OwnRequest, template: ChatTemplate, vocab: Vocab) ->
     is left off, the template says that."""
     text, bos = request.rendered(template), vocab.render(vocab.bos, special=True).decode() if vocab.add_bos else ""
     text = text.removeprefix(bos)  # a recorded prompt has it, and would get another
-    prompt, whole = vocab.tokenize(text), vocab.tokenize(text + request.answer)
-    answer = whole[len(prompt) :] if whole[: len(prompt)] == prompt else vocab.tokenize(request.answer, special=False)
+    said = request.answer.rstrip("\ufffd")  # a log's way to write half a character
+    prompt, whole = vocab.tokenize(text), vocab.tokenize(text + said)
+    answer = whole[len(prompt) :] if whole[: len(prompt)] == prompt else vocab.tokenize(said, special=False)
     while answer and answer[-1] in vocab.eog:
         answer.pop()
     return [prompt, answer]

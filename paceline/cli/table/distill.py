@@ -74,8 +74,9 @@ MAKE = [
         metavar="FILE",
         grows=True,
         convert=values.one,
-        help="prompts of your own, which the target answers for half of the text: one question a line, or JSON lines "
-        "with messages, turns or prompt, such as a recorded log of requests",
+        help="what you ask, for half of the text: one question a line, or JSON lines with messages, turns or prompt, "
+        "such as a recorded log of requests; recorded answers are learned from as they are, and the target answers "
+        "anew",
     ),
     Flag(
         names="--work",
@@ -83,7 +84,8 @@ MAKE = [
         kind=Kind.PATH,
         metavar="FOLDER",
         default="OUTPUT.work",
-        help="where text and checkpoints are kept; the same command goes on from there after an interruption",
+        help="where text and checkpoints are kept; the same command goes on from there after an interruption, one that "
+        "contradicts them is refused",
     ),
     Flag(
         names="--stage",
