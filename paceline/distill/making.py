@@ -162,7 +162,7 @@ class Making:
             self.text,
             seconds=seconds,
             n_tokens=recipe.n_text,
-            on_progress=lambda share, n: self.audience.progress(share, f"{n / 1e6:.1f} M tokens"),
+            on_progress=lambda share, n: self.audience.progress(share, f"{n:,} tokens"),
         )
 
     def train(self) -> Standing:
@@ -198,7 +198,7 @@ class Making:
         return f"{n_params / 1e6:.1f} M parameters"
 
     def _hear(self, share: float, standing: Standing, speed: float) -> None:
-        self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed / 1000:.0f}k tokens/s")
+        self.audience.progress(share, f"agreement {standing.agreement:.3f}, {speed:,.0f} tokens/s")
 
     def student_shape(self) -> Hyperparameters:
         """Of the run so far, if there is one and no size was asked for."""

@@ -22,6 +22,7 @@ MOST_ROWS = 4096
 ROWS_ON_CPU = 64
 N_ROUNDS = 5
 """Into which the time is divided on a CPU."""
+N_TIMED = 3
 MEMORY_SHARE = 0.6
 """Of the memory that is free, for keys and values."""
 TINY = 1e-20
@@ -110,23 +111,35 @@ class Writer:
 
 
 def rows_in_time(teacher: Teacher, length: int, seconds: float) -> int:
-    """On a CPU, where half the rows take half the time: as many as are written within it. Timed halfway along a row,
-    where attention costs what it does on average."""
-    memory = teacher.memory(ROWS_ON_CPU, length, teacher.dtype)
-    tokens = torch.zeros(ROWS_ON_CPU, 1, dtype=torch.int64, device=teacher.device)
+    """For a CPU, where every row takes its time: so many that the time is enough for several rounds."""
+    alone, all_of_them = (seconds_a_token(teacher, length, n) for n in (1, ROWS_ON_CPU))
+    if 2 * alone * length > seconds:  # one to learn from, one to measure by
+        raise ConfigError(
+            f"the target takes {alone * length:.0f} seconds for a text of {length} tokens here, and --minutes leaves "
+            f"{seconds:.0f} for writing; give it more, a shorter --length, or a GPU"
+        )
+    each = max(TINY, all_of_them - alone) / (ROWS_ON_CPU - 1)
+    return 1 + int(min(ROWS_ON_CPU - 1, max(0.0, (seconds / N_ROUNDS / length - alone) / each)))
+
+
+def seconds_a_token(teacher: Teacher, length: int, n_rows: int) -> float:
+    """Halfway along a row, where attention costs what it does on average."""
+    memory = teacher.memory(n_rows, length, teacher.dtype)
+    tokens = torch.zeros(n_rows, 1, dtype=torch.int64, device=teacher.device)
+    found = []
     with torch.no_grad(), teacher.precision():
-        for _ in range(2):  # the first is slow for reasons of its own
+        for _ in range(N_TIMED):
             memory.stand_at(length // 2)
             begun = time.monotonic()
             teacher.logits(teacher(tokens, memory).hidden[:, 0])
-            took = time.monotonic() - begun
-    return max(1, int(min(1.0, seconds / (took * length)) * ROWS_ON_CPU))
+            found.append(time.monotonic() - begun)
+    return min(found)
 
 
 def rows_that_fit(teacher: Teacher, length: int, seconds: float) -> int:
     """As many as the device's memory holds, at most 4,096; on a CPU what the time allows."""
     if not teacher.device.startswith("cuda"):
-        return rows_in_time(teacher, length, seconds / N_ROUNDS)
+        return rows_in_time(teacher, length, seconds)
     shape = teacher.shape
     free, _ = torch.cuda.mem_get_info()
     n_bytes = torch.finfo(teacher.dtype).bits // 8

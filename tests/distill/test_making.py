@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from paceline.cli.main import EXIT_ERROR, EXIT_INTERRUPTED, main
+from paceline.errors import ConfigError
 from tests.distill.files import libllama_logits, write_target
 
 torch = pytest.importorskip("torch", reason="distilling needs torch: pip install 'paceline[distill]'")
@@ -27,6 +29,7 @@ from paceline.distill.student import Student  # noqa: E402
 from paceline.distill.target import Teacher  # noqa: E402
 from paceline.distill.texts import HELD_OUT, TextFolder  # noqa: E402
 from paceline.distill.training import student_of  # noqa: E402
+from paceline.distill.writing import rows_that_fit  # noqa: E402
 
 pytestmark = pytest.mark.model
 
@@ -234,20 +237,29 @@ def test_a_full_disk_at_the_end_is_one_line(
     assert main(["distill", *resume]) == 0
 
 
-def test_minutes_are_kept_on_a_slow_machine(made: Path, tmp_path: Path) -> None:
-    """Rows are fewer where a round of all that a CPU writes side by side would take longer than the time."""
+def test_minutes_are_kept_on_a_slow_machine(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer rows are written side by side where all would take too long; where not even one is done, it is told."""
+    teacher = Teacher.read(str(made / "target.gguf"), device="cpu")
+    assert rows_that_fit(teacher, 100, inf) == 64
+    monkeypatch.setattr(teacher, "logits", lambda hidden: time.sleep(0.004 * (1 + len(hidden))))
+    assert rows_that_fit(teacher, 100, inf) == 64
+    assert 5 <= rows_that_fit(teacher, 100, 5 * 0.4 * 11) <= 11
+    assert rows_that_fit(teacher, 100, 2.5) == 1
+    with pytest.raises(ConfigError, match="a text of 100 tokens here, and --minutes leaves 1 for writing"):
+        rows_that_fit(teacher, 100, 1.0)
+
+
+def test_minutes_are_what_writing_and_training_take(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "target.gguf", tmp_path)
-    files = ["-m", str(tmp_path / "target.gguf"), "-o", str(tmp_path / "draft.gguf"), "--device", "cpu", "-t", "1"]
+    (tmp_path / "draft.gguf.work").mkdir()
+    shutil.copy(made / "draft.gguf.work" / "material.json", tmp_path / "draft.gguf.work")
+    files = ["-m", str(tmp_path / "target.gguf"), "-o", str(tmp_path / "draft.gguf"), "--device", "cpu"]
+    begun = time.monotonic()
     with one_thread():
-        assert main(["distill", *files, "--size", "32:1", "--stage", "prepare"]) == 0
-        begun = time.monotonic()
-        assert main(["distill", *files, "--size", "32:1", "--stage", "write,train", "--minutes", "0.05"]) == 0
-        took = time.monotonic() - begun
-    text = TextFolder(tmp_path / "draft.gguf.work" / "text")
-    assert text.rounds and text.load(HELD_OUT).tokens.shape[0] < 64
-    assert took < 15
+        assert main(["distill", *files, "--size", "32:1", "--minutes", "0.1", "--stage", "write,train"]) == 0
+    assert 4 < time.monotonic() - begun < 20
     _, standing = student_of(tmp_path / "draft.gguf.work" / "checkpoint.pt")
-    assert standing.n_steps > 0
+    assert standing.n_steps > 0 and len(standing.history) >= 3
 
 
 def test_without_torch_it_says_what_to_install() -> None:
