@@ -46,7 +46,7 @@ N_ANSWERING = 4
 HOLD_MS = 20
 """Nobody sees it. Where every core computes, each message to the front takes its time from the computing."""
 
-BREATH_S = 0.001
+BREATH_S = 0.0025
 """For which a core is free after a first token: somebody has to carry it to the client, who waits for nothing else."""
 
 
