@@ -34,11 +34,11 @@ class Live:
         status = self.service.engine.status()
         return sum(slot.request is not None for slot in status.slots) + status.n_waiting
 
-    def idle(self, seconds: float = 10.0) -> bool:
-        """Whether every slot is free, or becomes so."""
+    def idle(self, seconds: float = 60.0) -> bool:
+        """Whether every slot is free and nobody is answered any more, or soon. A text without an end takes minutes to fill 60,000 tokens."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if not self.at_work():
+            if not self.at_work() and not self.service.running:
                 return True
             time.sleep(0.02)
         return False
@@ -69,6 +69,9 @@ def live(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
+            until = time.monotonic() + 60
+            while not server.started and thread.is_alive() and time.monotonic() < until:
+                time.sleep(0.005)  # the port is ours, but nobody listens yet
             with httpx.Client(base_url=address, timeout=60) as http:
                 yield Live(service, address, http)
         finally:

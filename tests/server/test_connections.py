@@ -51,7 +51,7 @@ def test_a_client_that_leaves_frees_its_slot_at_once(roomy: Live, path: str) -> 
         lines = response.iter_lines()
         assert next(lines)
         assert roomy.at_work()
-    assert roomy.idle(2)
+    assert roomy.idle()
     assert not roomy.service.running
 
 
@@ -59,7 +59,7 @@ def test_a_client_that_leaves_frees_its_slot_at_once(roomy: Live, path: str) -> 
 def test_a_client_that_leaves_before_the_answer_frees_its_slot(roomy: Live) -> None:
     with pytest.raises(httpx.ReadTimeout):
         roomy.http.post("/completion", json={**ENDLESS, "stream": False}, timeout=0.3)
-    assert roomy.idle(2)
+    assert roomy.idle()
 
 
 @pytest.mark.model
@@ -74,7 +74,7 @@ def test_a_client_that_leaves_the_queue_is_forgotten(roomy: Live) -> None:
         while len(roomy.service.running) > 1 and time.monotonic() < until:
             time.sleep(0.02)
         assert len(roomy.service.running) == 1
-    assert roomy.idle(2)
+    assert roomy.idle()
 
 
 @pytest.mark.model
@@ -95,7 +95,7 @@ def test_past_the_queue_clients_are_told_to_come_back(roomy: Live) -> None:
     finally:
         for stream in streams:
             stream.close()
-    assert roomy.idle(30)
+    assert roomy.idle()
     assert roomy.post("/completion", prompt="x", n_predict=1).status_code == 200
 
 
@@ -120,7 +120,7 @@ def test_a_client_that_stops_reading_does_not_slow_the_others(target: str) -> No
         for _ in range(3):
             assert server.post("/completion", prompt="Hi", n_predict=20).status_code == 200
         stalled.close()
-        assert server.idle(5)
+        assert server.idle()
 
 
 def test_a_stalled_stream_is_cut_off() -> None:
@@ -145,7 +145,7 @@ def test_a_stalled_stream_is_cut_off() -> None:
 
     async def serve() -> None:
         stream = EventStream(b"first", endless(), lambda: closed.append("request"), stall_s=0.05)
-        await asyncio.wait_for(stream({"type": "http"}, receive, send), 5)
+        await asyncio.wait_for(stream({"type": "http"}, receive, send), 60)
 
     asyncio.run(serve())
     assert sent == [b"start", b"first", b"more", b"more"]
@@ -317,7 +317,7 @@ def test_past_the_grace_answers_end_with_an_error(target: str) -> None:
         rest: list[str] = []
         reader = threading.Thread(target=lambda: rest.extend(line for line in lines if line))
         reader.start()
-    reader.join(10)
+    reader.join(60)
     stream.__exit__(None, None, None)
     assert "shutting down" in rest[-1]
 
@@ -337,11 +337,11 @@ def test_the_command_starts_serves_and_ends_cleanly(target: str, number: signal.
         assert any("loaded model 'target.gguf'" in line for line in said)
         assert any("drafters: grammar, suffix" in line for line in said)
         address = said[-1].split("ready at ")[1].split()[0]
-        assert httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == "mine"
+        assert httpx.get(f"{address}/v1/models", timeout=60).json()["data"][0]["id"] == "mine"
         body = {"prompt": "on and on", "n_predict": 4}
-        assert httpx.post(f"{address}/completion", json=body).json()["timings"]["predicted_n"] == 4
+        assert httpx.post(f"{address}/completion", json=body, timeout=60).json()["timings"]["predicted_n"] == 4
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         rest = process.stderr.read().splitlines()
         assert "prompt eval time =" in rest[0]
         assert all("print_timing" in line for line in rest)
@@ -376,11 +376,16 @@ def test_nothing_is_kept_of_connections_that_were_reset(tiny: Live) -> None:
     """An answer is complete, its reader gone without reading it: 6 kB each, for as long as a client may be idle."""
     address = httpx.URL(tiny.url)
     for _ in range(20):
-        with socket.create_connection((address.host, address.port or 0), timeout=5) as sock:
+        with socket.create_connection((address.host, address.port or 0), timeout=60) as sock:
             sock.sendall(b"POST /completion HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: 50\r\n\r\n{")
             time.sleep(0.05)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    time.sleep(0.5)
+    until = time.monotonic() + 30
+    while (n_kept := n_cycles()) >= 10 and time.monotonic() < until:  # the server has to hear of the resets first
+        time.sleep(0.1)
+    assert n_kept < 10
+
+
+def n_cycles() -> int:
     gc.collect()
-    kept = [each for each in gc.get_objects() if type(each).__name__ == "RequestResponseCycle"]
-    assert len(kept) < 10
+    return sum(type(each).__name__ == "RequestResponseCycle" for each in gc.get_objects())

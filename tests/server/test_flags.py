@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,14 @@ def server(target: str, prompts: Path) -> Iterator[Live]:
 
 def test_prompts_are_kept_as_the_model_reads_them(server: Live, prompts: Path) -> None:
     server.post("/completion", prompt=["<|start|>the cat", "a dog"], n_predict=1)
-    until = time.monotonic() + 5
-    while len(list(prompts.iterdir())) < 2 and time.monotonic() < until:
-        time.sleep(0.01)
-    assert {file.read_text() for file in prompts.iterdir()} == {"<|start|>the cat", "a dog"}
+    until = time.monotonic() + 60
+    while (kept := texts(prompts)) != {"<|start|>the cat", "a dog"} and time.monotonic() < until:
+        time.sleep(0.01)  # a file is there before it is filled
+    assert kept == {"<|start|>the cat", "a dog"}
+
+
+def texts(folder: Path) -> set[str]:
+    return {file.read_text() for file in folder.iterdir()}
 
 
 def test_a_folder_for_prompts_that_cannot_be_made_is_told_of(target: str, tmp_path: Path) -> None:
@@ -92,15 +97,14 @@ def test_a_port_can_be_shared() -> None:
 
 
 def test_it_listens_on_several_addresses(tmp_path: Path) -> None:
-    with listen(ServerParams(port=0)) as free:
-        port = free.getsockname()[1]
     file = tmp_path / "paceline.sock"
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(file))
-    params = ServerParams(host=f"127.0.0.1, 127.0.0.2,{file}", port=port)
-    service = Service(settings("none.gguf"), params)
-    running = Server(service)
-    with listen_everywhere(params) as sockets:
+    with listen(ServerParams(port=0)) as free, ExitStack() as stack:  # the port stays ours until it is listened on
+        port = free.getsockname()[1]
+        params = ServerParams(host=f"127.0.0.1, 127.0.0.2,{file}", port=port)
+        sockets = stack.enter_context(listen_everywhere(params))
+        running = Server(Service(settings("none.gguf"), params))
         thread = threading.Thread(target=running.run, kwargs={"sockets": sockets})
         thread.start()
         try:
@@ -109,11 +113,14 @@ def test_it_listens_on_several_addresses(tmp_path: Path) -> None:
                 f"http://127.0.0.2:{port}",
                 f"unix://{file}",
             ]
-            with httpx.Client(transport=httpx.HTTPTransport(uds=str(file), retries=3)) as client:
+            until = time.monotonic() + 60
+            while not running.started and time.monotonic() < until:
+                time.sleep(0.005)
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), timeout=60) as client:
                 assert client.get("http://localhost/health").status_code == 503, "loading"
                 assert client.get("http://evil.sock/health").status_code == 403
             for host in ("127.0.0.1", "127.0.0.2"):
-                assert httpx.get(f"http://{host}:{port}/health").status_code == 503
+                assert httpx.get(f"http://{host}:{port}/health", timeout=60).status_code == 503
         finally:
             running.should_exit = True
             thread.join()
@@ -150,9 +157,9 @@ def sent(ping_s: float, *waits: float) -> list[bytes]:
 
 
 def test_silence_is_filled_with_comments() -> None:
-    head, first, *pings, line, end = sent(0.05, 0.4)
+    head, first, *pings, line, end = sent(0.05, 1.0)
     assert (head, first, line, end) == (b"head", b"first", b"line", b"")
     assert set(pings) == {b":\n\n"}
-    assert 1 <= len(pings) <= 8
+    assert 1 <= len(pings) <= 20
     assert sent(10.0, 0.01, 0.01) == [b"head", b"first", b"line", b"line", b""]
     assert sent(0.0, 0.1) == [b"head", b"first", b"line", b""]

@@ -265,8 +265,8 @@ def test_infill_needs_a_model_that_can(tiny: Live) -> None:
 
 def test_a_prefix_for_everything(target: str) -> None:
     with live(settings(target), ServerParams(port=0, api_prefix="/llm")) as server:
-        assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
-        assert httpx.get(f"{server.url.removesuffix('/llm')}/health").status_code == 404
+        assert httpx.get(f"{server.url}/health", timeout=60).json() == {"status": "ok"}
+        assert httpx.get(f"{server.url.removesuffix('/llm')}/health", timeout=60).status_code == 404
 
 
 def test_heads(tiny: Live) -> None:

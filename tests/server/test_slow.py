@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,9 @@ KINDS: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+LONG = 60  # seconds: much longer than an answer takes, whatever else the machine does
+
+
 @pytest.fixture(scope="module")
 def hurried(target: str) -> Iterator[Live]:
     params = ServerParams(port=0, shutdown_timeout=1, timeout=1, head_timeout=1, body_timeout=1, max_connections=40)
@@ -37,7 +41,7 @@ def hurried(target: str) -> Iterator[Live]:
 
 def connected(server: Live) -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def is_closed(sock: socket.socket, seconds: float, drip: bytes) -> bool:
@@ -64,22 +68,20 @@ def test_who_does_not_say_what_it_wants_is_cut_off(hurried: Live, kind: str) -> 
     first, drip = KINDS[kind]
     with connected(hurried) as sock:
         sock.sendall(first)
-        assert is_closed(sock, 6, drip)
+        assert is_closed(sock, 45, drip)  # before the last byte has come
 
 
 @pytest.mark.model
-def test_a_flood_of_idle_connections_leaves_room_for_a_request(hurried: Live) -> None:
-    socks = []
-    try:
+def test_a_flood_of_idle_connections_leaves_room_for_a_request(target: str) -> None:
+    """Nobody waits until the idle ones are late."""
+    params = ServerParams(port=0, shutdown_timeout=1, timeout=LONG, head_timeout=LONG, max_connections=40)
+    with live(settings(target), params) as server, ExitStack() as held:
+        start = time.monotonic()
         for n in range(150):
-            socks.append(connected(hurried))
+            held.enter_context(connected(server))
             if n % 10 == 0:
-                start = time.monotonic()
-                assert httpx.get(f"{hurried.url}/health").status_code == 200
-                assert time.monotonic() - start < 1
-    finally:
-        for sock in socks:
-            sock.close()
+                assert httpx.get(f"{server.url}/health", timeout=LONG).status_code == 200
+        assert time.monotonic() - start < LONG
 
 
 @pytest.mark.model
@@ -94,16 +96,17 @@ def test_whoever_is_being_answered_is_not_cut_off(hurried: Live) -> None:
             assert next(lines) is not None
         for sock in crowd:
             sock.close()
-    assert hurried.idle(5)
+    assert hurried.idle()
 
 
 @pytest.mark.model
 def test_a_body_that_keeps_coming_is_waited_for(hurried: Live) -> None:
-    """20 KB in two seconds: slower than the deadline, faster than the slowest that is allowed."""
-    body = b'{"prompt": "Hi", "n_predict": 1, "x": "' + b"x" * 20_000 + b'"}'
+    """100 KB in two seconds: slower than the deadline, faster than the slowest that is allowed. What comes first earns
+    so much time that the rest may be late."""
+    body = b'{"prompt": "Hi", "n_predict": 1, "x": "' + b"x" * 100_000 + b'"}'
     with connected(hurried) as sock:
-        sock.sendall(HEAD.replace(b"1000", str(len(body)).encode()) + b"\r\n")
-        for at in range(0, len(body), 1024):
+        sock.sendall(HEAD.replace(b"1000", str(len(body)).encode()) + b"\r\n" + body[:80_000])
+        for at in range(80_000, len(body), 1024):
             sock.sendall(body[at : at + 1024])
             time.sleep(0.1)
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")

@@ -56,8 +56,8 @@ def test_each_instance_is_answered_by_the_address_it_names(vertex: Live) -> None
 
 
 def test_health_needs_no_key_and_predictions_do(vertex: Live) -> None:
-    assert httpx.get(f"{vertex.url}/ping").json() == {"status": "ok"}
-    assert httpx.post(f"{vertex.url}/predict", json={"instances": []}).status_code == 401
+    assert httpx.get(f"{vertex.url}/ping", timeout=60).json() == {"status": "ok"}
+    assert httpx.post(f"{vertex.url}/predict", json={"instances": []}, timeout=60).status_code == 401
 
 
 @pytest.mark.parametrize("body", [{}, {"instances": "x"}, {"instances": [1]}, {"instances": [{}] * 129}])
