@@ -62,10 +62,9 @@ class Serving:
 @contextmanager
 def serving(words: Sequence[str], environ: Mapping[str, str], folder: Path) -> Iterator[Serving]:
     """`paceline serve` with these flags, on a port of our choice. Ctrl-C ends it."""
-    port = free_port()
-    log_file = folder / f"serve-{port}.log"
     with (
-        log_file.open("wb") as log,
+        held_port() as port,
+        (folder / f"serve-{port}.log").open("wb") as log,
         subprocess.Popen(
             [*PACELINE, "serve", *words, "--host", "127.0.0.1", "--port", str(port)],
             env=dict(environ),
@@ -75,7 +74,7 @@ def serving(words: Sequence[str], environ: Mapping[str, str], folder: Path) -> I
             stderr=log,
         ) as process,
     ):
-        server = Serving(f"http://127.0.0.1:{port}", process, log_file)
+        server = Serving(f"http://127.0.0.1:{port}", process, Path(log.name))
         try:
             wait(server)
             yield server
@@ -101,8 +100,10 @@ def wait(server: Serving) -> None:
     raise AssertionError(f"the server is not ready: {server.log}")
 
 
-def free_port() -> int:
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port that the system gives to nobody else meanwhile; a server that reuses addresses can listen on it."""
     with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+        yield int(sock.getsockname()[1])

@@ -27,7 +27,7 @@ RESOLVE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 BLOB = re.compile(r"/blobs/([0-9a-f]+)")
 RANGE = re.compile(r"bytes=([0-9]+)-")
 CHUNK = 16384
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 
 
 @dataclass(slots=True)

@@ -126,7 +126,7 @@ def test_a_full_disk_is_one_line(environ: dict[str, str]) -> None:
 def test_ctrl_c_keeps_what_came_and_the_next_run_goes_on(
     server: HubServer, environ: dict[str, str], target: str, tmp_path: Path
 ) -> None:
-    server.trouble.pause = 0.2
+    server.trouble.pause = 1.0  # between thirty pieces: it is not over before it is interrupted
     with subprocess.Popen(
         [*PACELINE, *RUN, "-hf", f"{REPO}:Q8_0"],
         env=environ,

@@ -6,6 +6,7 @@ import logging
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -176,12 +177,16 @@ def test_two_at_once_fetch_once(
     server: HubServer, hub: Hub, shown: Shown, target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    server.trouble.pause = 0.05
+    server.trouble.pause = 2.0
     paths: list[str] = []
     wanted = Repository(REPO, "Q8_0")
     threads = [threading.Thread(target=lambda: paths.append(fetch_model(hub, wanted, shown))) for _ in range(2)]
     for thread in threads:
         thread.start()
+    until = time.monotonic() + 60
+    while "another process fetches" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    server.trouble.pause = 0.0  # both are at it: no need to dawdle any more
     for thread in threads:
         thread.join()
     assert len(paths) == 2

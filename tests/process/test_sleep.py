@@ -22,7 +22,7 @@ def wait_for(engine: Engine, *, asleep: bool) -> None:
 
 
 def test_an_idle_engine_sleeps_and_wakes_as_it_was(target: str) -> None:
-    with Engine.from_settings(settings(target, sleep_idle_s=1), process=True) as engine:
+    with Engine.from_settings(settings(target, sleep_idle_s=2), process=True) as engine:
         before = engine.generate("on and on", max_tokens=12, temperature=0).text()
         status = engine.status()
         wait_for(engine, asleep=True)
@@ -38,7 +38,7 @@ def test_an_idle_engine_sleeps_and_wakes_as_it_was(target: str) -> None:
 
 
 def test_one_that_sleeps_can_be_closed(target: str) -> None:
-    with Engine.from_settings(settings(target, sleep_idle_s=1), process=True) as engine:
+    with Engine.from_settings(settings(target, sleep_idle_s=2), process=True) as engine:
         wait_for(engine, asleep=True)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.hub.commands import held_port
 from tests.upstream.main import Options, cache_folder, run
 from tests.upstream.sources import SourceMissing, lay_out
 from tests.upstream.table import Results
@@ -27,14 +27,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         tests = lay_out(folder, None, CACHE)
     except SourceMissing as error:
         pytest.skip(str(error))
-    options = Options(tests, folder / "models", free_port(), SECONDS, SUBSET, [], capture=True)
-    return run(options, folder / "paceline.jsonl", [sys.executable, "-m", "paceline", "serve"], None)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with held_port() as port:
+        options = Options(tests, folder / "models", port, SECONDS, SUBSET, [], capture=True)
+        return run(options, folder / "paceline.jsonl", [sys.executable, "-m", "paceline", "serve"], None)
 
 
 @pytest.mark.parametrize("test", SUBSET)

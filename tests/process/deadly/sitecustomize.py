@@ -19,7 +19,7 @@ HANGING = [6, 6, 6]  # never comes back
 DEADLY_AFTER = 12  # tokens of a poisonous answer
 
 step, tokenize, turn = Core.step, LocalEngine.tokenize, EngineLoop._turn
-watch.PATIENCE = 2.0
+watch.PATIENCE = 5.0  # more than a step takes on a busy machine
 
 
 def deadly_step(self: Core) -> None:
