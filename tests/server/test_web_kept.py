@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver import Keys
 
 from tests.server.web_page import WAIT_S, Page, Staged
-from tests.server.web_stub import Refusal, Reply, plain
+from tests.server.web_stub import ENDLESS, Refusal, Reply, plain
 
 FILL = """
     const [n, size] = arguments;
@@ -67,7 +67,7 @@ def test_conversations_are_kept_renamed_and_deleted(staged: Staged) -> None:
 
 
 def test_a_deleted_conversation_does_not_come_back(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("Go")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     open_drawer(staged)
@@ -78,7 +78,7 @@ def test_a_deleted_conversation_does_not_come_back(staged: Staged) -> None:
 
 
 def test_leaving_a_conversation_keeps_what_was_said(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("Go")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     staged.find("#new-chat").click()
@@ -89,7 +89,7 @@ def test_leaving_a_conversation_keeps_what_was_said(staged: Staged) -> None:
 
 
 def test_a_reload_keeps_what_was_said(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("Go")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     staged.driver.refresh()
@@ -142,7 +142,7 @@ def test_edit_and_regenerate(staged: Staged) -> None:
 
 
 def test_edit_while_a_reply_streams(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("First")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     staged.stage.reply = Reply(plain("Fresh."))

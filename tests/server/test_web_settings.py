@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 from tests.server.web_page import Page, Staged, off_screen
 from tests.server.web_stub import STATS, Reply, Step, plain
 
@@ -75,11 +77,14 @@ def test_figures_are_measured_until_they_mean_something(staged: Staged) -> None:
     }
     staged.stage.stats = few
     guessed: list[Step] = [[("word ", "suffix"), ("more ", None)]]
-    staged.stage.reply = Reply(guessed * 2 + plain(*["slow "] * 14) + guessed * 12, delay=0.05)
+    steps, few_seen, enough_seen = guessed * 2 + plain(*["slow "] * 14) + guessed * 12, Event(), Event()
+    staged.stage.reply = Reply(steps, holds={17: few_seen, 1 + len(steps): enough_seen})  # 18 tokens; all of them
     staged.send("Go")
     staged.wait(lambda: staged.text("#speed") == "measuring", "too few tokens for a speed")
+    few_seen.set()
     staged.wait(lambda: staged.text("#speed") == "64.3", "enough for a speed")
     assert staged.text("#accepted") == "measuring"
+    enough_seen.set()
     staged.wait(lambda: not staged.all(".streaming"), "the reply is complete")
     assert staged.text("#accepted") == "–"
     assert staged.text(".footnote") == "42 tokens · 64.3 tokens/s · 14 of 28 drafted accepted"

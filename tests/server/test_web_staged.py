@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.server.web_page import WAIT_S, Page, Staged, leave, off_screen
-from tests.server.web_stub import FIBONACCI, Refusal, Reply, Step, plain, running_stub
+from tests.server.web_stub import ENDLESS, FIBONACCI, Refusal, Reply, Step, plain, running_stub
 
 AA_TEXT = 4.5
 AA_GRAPHICS = 3.0
@@ -101,7 +103,7 @@ def test_defaults_are_the_servers(staged: Staged) -> None:
 
 
 def test_keyboard(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("one" + Keys.SHIFT + Keys.ENTER + Keys.NULL + "two")
     assert staged.text("article.user .lines") == "one\ntwo"
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
@@ -136,7 +138,7 @@ def shown(element: WebElement) -> bool:
 
 
 def test_stop_button(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("Go")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     staged.find("#stop").click()
@@ -145,7 +147,7 @@ def test_stop_button(staged: Staged) -> None:
 
 
 def test_new_chat_while_streaming(staged: Staged) -> None:
-    staged.stage.reply = Reply(plain(*["word "] * 500), delay=0.02)
+    staged.stage.reply = Reply(ENDLESS, delay=0.02)
     staged.send("Go")
     staged.wait(lambda: "word" in staged.last_reply(), "text streams")
     staged.find("#new-chat").click()
@@ -171,9 +173,11 @@ def test_announces_each_sentence_once(staged: Staged) -> None:
 
 def test_reasoning_folds_away(staged: Staged) -> None:
     thinking = [[("Let me", None), (" see", "suffix")], *plain("\n", "Right.")]
-    staged.stage.reply = Reply(plain("Four."), reasoning=thinking, delay=0.3)
+    seen = Event()
+    staged.stage.reply = Reply(plain("Four."), reasoning=thinking, holds={4: seen})
     staged.send("2 + 2?")
     staged.wait(lambda: staged.shows(".reasoning[open]"), "thoughts are seen while they come")
+    seen.set()
     staged.wait(lambda: not staged.all(".streaming"), "the reply is complete")
     assert staged.last_reply() == "Four."
     assert not staged.find(".reasoning").get_attribute("open")
@@ -280,7 +284,7 @@ def test_api_key(staged: Staged) -> None:
 def test_statistics_rest_while_the_tab_is_hidden(staged: Staged) -> None:
     staged.wait(lambda: staged.stage.n_stats >= 2, "statistics are polled")
     staged.script(SET_HIDDEN, True)
-    staged.script("return new Promise((done) => setTimeout(done, 300))")
+    staged.script("return new Promise((done) => setTimeout(done, 2000))")  # what was asked before comes in
     n_before = staged.stage.n_stats
     staged.script("return new Promise((done) => setTimeout(done, 2500))")
     assert staged.stage.n_stats == n_before

@@ -13,7 +13,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.server.web_stub import Stage, WebStub
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 class Page:

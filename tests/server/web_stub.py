@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +18,7 @@ from threading import Event, Thread
 from typing import Any
 
 WEB = Path(__file__).parents[2] / "paceline" / "server" / "web"
+HOLD_S = 120.0
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css"}
 
 Piece = tuple[str, str | None]
@@ -33,6 +34,7 @@ class Reply:
     error: str | None = None  # sent in the stream after the steps
     breaks_off: bool = False
     texts: Sequence[str] = ()  # the text of each step's chunk, where it is not that of its pieces
+    holds: Mapping[int, Event] = field(default_factory=dict)  # before this event of the stream that is waited for
 
 
 @dataclass
@@ -44,6 +46,9 @@ class Refusal:
 
 def plain(*texts: str) -> list[Step]:
     return [[(text, None)] for text in texts]
+
+
+ENDLESS = plain(*["word "] * 3000)  # with a delay of 0.02: somebody stops it long before its end
 
 
 FIBONACCI: list[Step] = [
@@ -182,12 +187,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
+        stage = self.stage  # the next test may have another by the time this one is cancelled
         try:
-            for event in events(reply):
+            for n, event in enumerate(events(reply)):
+                if n in reply.holds:
+                    reply.holds[n].wait(HOLD_S)
                 self.wfile.write(f"data: {event}\n\n".encode())
                 time.sleep(reply.delay)
         except OSError:
-            self.stage.cancelled.set()
+            stage.cancelled.set()
 
     def send_error_body(self, refusal: Refusal) -> None:
         headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
