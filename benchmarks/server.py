@@ -64,7 +64,7 @@ class Server:
         return sum(footprint(pid).rss_mb for pid in pids)
 
     def get(self, path: str) -> Any:
-        with urlopen(self.url + path, timeout=10) as reply:
+        with urlopen(self.url + path, timeout=60) as reply:
             return json.load(reply)
 
     def free(self, seconds: float = 20.0) -> bool:
@@ -84,13 +84,16 @@ def serving(model: str, n_slots: int, n_ctx: int, flags: Sequence[str] = ()) -> 
     said: deque[str] = deque(maxlen=LAST_WORDS)
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
+        # A pipe that nobody reads would stop the server once it is full.
+        reader = Thread(target=said.extend, args=(process.stderr,), daemon=True)
         try:
             host, port = address(process.stderr, said)
-            # A pipe that nobody reads would stop the server once it is full.
-            Thread(target=said.extend, args=(process.stderr,), daemon=True).start()
+            reader.start()
             yield Server(process, host, port, said)
         finally:
             end(process)
+            if reader.ident:  # it reads to the end before the pipe is closed
+                reader.join(TO_END_S)
 
 
 def address(lines: Iterable[str], said: deque[str]) -> tuple[str, int]:

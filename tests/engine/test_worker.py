@@ -12,7 +12,7 @@ from paceline.engine.worker import Worker
 from paceline.errors import EngineFailed
 
 
-def until(condition: object, seconds: float = 10.0) -> bool:
+def until(condition: object, seconds: float = 60.0) -> bool:
     assert callable(condition)
     end = monotonic() + seconds
     while not condition() and monotonic() < end:
@@ -79,18 +79,18 @@ def test_nobody_waits_for_a_thread_that_ended() -> None:
 
     def turn() -> bool:
         entered.set()
-        go.wait(10)
+        go.wait(60)
         raise ZeroDivisionError("a bug")
 
     worker.join(turn, heard.append)
     worker.wake()
-    entered.wait(10)
+    assert entered.wait(60)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(worker.call, lambda: 1)
         assert until(lambda: len(worker._calls) == 1)
         go.set()
         with pytest.raises(EngineFailed, match="ZeroDivisionError: a bug"):
-            asked.result(10)
+            asked.result(60)
     assert [str(error) for error in heard] == ["the computing thread ended: ZeroDivisionError: a bug"]
     assert worker.call(lambda: 2) == 2
     assert worker.alive

@@ -235,7 +235,7 @@ def test_a_command_ends_with_one_line(
 @pytest.mark.parametrize(("line", "words"), ON_THE_LINE[:2], ids=lambda text: text)
 def test_a_server_ends_with_the_same_line(line: str, words: str, folder: Path) -> None:
     command = [sys.executable, "-m", "paceline", "serve", *line.split(), "--port", "0", "-t", "1", "-c", "256"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert done.returncode == 2
     assert len(errors) == 1

@@ -24,7 +24,7 @@ def ask(server: Server, i: int, n: int = N) -> dict[str, Any]:
 
 
 def health(server: Server) -> httpx.Response:
-    return httpx.get(f"{server.url}/health")
+    return httpx.get(f"{server.url}/health", timeout=60)
 
 
 def until(server: Server, status: int) -> httpx.Response:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.model
 def test_signals_end_it_cleanly(number: signal.Signals) -> None:
     worker = start(["-t", "1"])
     worker.signal(number)
-    assert worker.process.wait(30) == 0
+    assert worker.process.wait(60) == 0
     assert any("lends CPU: " in line and "MiB free" in line for line in worker.said)
 
 

@@ -359,7 +359,7 @@ def killed(process: subprocess.Popen[str]) -> Iterator[None]:
 def test_a_broken_start_is_one_line() -> None:
     def failure(*words: str) -> str:
         command = [sys.executable, "-m", "paceline", "serve", *words]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert result.returncode == 2
         return result.stderr.splitlines()[-1]
 
