@@ -356,8 +356,8 @@ def test_without_drafts_nothing_was_gained_or_lost(target: str) -> None:
 
 
 def test_requests_hear_of_a_computing_thread_that_ended(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Engine(target, n_ctx=512, n_threads=1) as engine:
-        generation = engine.generate("on and on", ignore_eos=True, max_tokens=400)
+    with Engine(target, n_ctx=16384, n_threads=1) as engine:
+        generation = engine.generate("on and on", ignore_eos=True, max_tokens=16000)
         assert isinstance(engine.backend, LocalEngine)
 
         def stray() -> None:

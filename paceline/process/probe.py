@@ -84,9 +84,10 @@ def steps(
     asked: Sequence[int],
     eog: frozenset[int],
     rows: TargetRows | None = None,
-    seconds: tuple[float, float] = SECONDS,
+    seconds: tuple[float, float] | None = None,
 ) -> Iterator[tuple[int, int]]:
     """Each token it says greedily, and how many were computed for it, until its time is over."""
+    seconds = seconds or SECONDS
     batch, feed, position, start = context.new_batch(), list(asked), 0, perf_counter()
     try:
         for n in count():

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.model
 def test_the_table_names_the_best_first_and_how_to_use_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(folder / "target.gguf")
-    assert main(["pair", target, "-t", "1", "-cd", "256", "--seconds", "8"]) == 0
+    assert main(["pair", target, "-t", "1", "-cd", "256", "--seconds", "20"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert err == ""
@@ -41,7 +41,7 @@ def test_the_table_names_the_best_first_and_how_to_use_it(folder: Path, capsys: 
 @pytest.mark.model
 def test_json_has_every_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [str(folder / "d-right.gguf"), str(folder / "e-cut-short.gguf")]
-    assert main(["pair", "-m", str(folder / "target.gguf"), *places, "-t", "1", "--seconds", "5", "--json"]) == 0
+    assert main(["pair", "-m", str(folder / "target.gguf"), *places, "-t", "1", "--seconds", "20", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     right, broken = found["candidates"]
     assert found["best"] == right["path"] == places[0]
@@ -59,7 +59,7 @@ def test_what_to_look_for_is_said_where_nothing_is_worth_using(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [write_model(tmp_path / "random.gguf", seed=5, n_layer=1, n_embd=32, scale=4.0)]
-    assert main(["pair", str(folder / "target.gguf"), *places, "-t", "1", "--seconds", "3"]) == 1
+    assert main(["pair", str(folder / "target.gguf"), *places, "-t", "1", "--seconds", "20"]) == 1
     out = capsys.readouterr().out
     assert "it hardly ever says what the target says" in " ".join(out.split())
     assert "at most a tenth of the size" in out

@@ -34,7 +34,7 @@ def by_name(pairing: PairReport) -> dict[str, Found]:
 
 def test_the_right_draft_is_found_among_five_files(tmp_path: Path, target: str) -> None:
     stages: list[PairingStage] = []
-    pairing = pair(settings(target), [str(write_five(tmp_path))], seconds=10, on_stage=stages.append)
+    pairing = pair(settings(target), [str(write_five(tmp_path))], seconds=20, on_stage=stages.append)
     assert [found.candidate.name for found in pairing.found][:2] == ["d-right.gguf", "a-random.gguf"]
     best, random = pairing.found[:2]
     assert pairing.best is best
@@ -57,7 +57,7 @@ def test_a_file_that_ends_the_process_does_not_end_the_search(tmp_path: Path, ta
     """The smallest is tried first: the right one comes after it, in another process that is given the same texts."""
     write_deadly(tmp_path / "deadly.gguf")
     write_right_llama(tmp_path / "right.gguf", n_layer=2)
-    pairing = pair(settings(target), [str(tmp_path)], seconds=5)
+    pairing = pair(settings(target), [str(tmp_path)], seconds=20)
     assert [found.candidate.name for found in pairing.found] == ["right.gguf", "deadly.gguf"]
     right, deadly = pairing.found
     assert right.figures and right.figures.agreement == 1.0
@@ -68,18 +68,18 @@ def test_a_file_that_ends_the_process_does_not_end_the_search(tmp_path: Path, ta
 def test_heads_and_a_targets_own_blocks_are_measured(tmp_path: Path) -> None:
     target = write_right_llama(tmp_path / "target.gguf")
     write_right_eagle3(tmp_path / "head.gguf")
-    head = by_name(pair(settings(target), [str(tmp_path)], seconds=5))["head.gguf"]
+    head = by_name(pair(settings(target), [str(tmp_path)], seconds=20))["head.gguf"]
     assert head.candidate.fit is Fit.HEAD
     assert head.figures and head.figures.agreement == 1.0
     own = write_right_step35(tmp_path / "blocks.gguf")
-    (found, *_) = pair(settings(own), [str(tmp_path / "head.gguf")], seconds=5).found
+    (found, *_) = pair(settings(own), [str(tmp_path / "head.gguf")], seconds=20).found
     assert (found.candidate.path, found.candidate.kind) == (own, "draft-mtp")
     assert found.figures and found.figures.agreement == 1.0
 
 
 def test_a_draft_with_another_vocabulary_is_translated(tmp_path: Path, target: str) -> None:
     write_model(tmp_path / "other.gguf", seed=6, n_layer=1, n_extra=400)
-    (found,) = pair(settings(target), [str(tmp_path)], seconds=2).found
+    (found,) = pair(settings(target), [str(tmp_path)], seconds=20).found
     assert found.candidate.fit is Fit.OTHER
     assert found.figures and found.figures.n_places > 16
 

@@ -76,8 +76,9 @@ def test_the_question_is_a_chat_where_the_model_chats(target: str) -> None:
 
 
 def test_a_draft_that_agrees_with_nothing_is_told_of(
-    models: Path, target: str, caplog: pytest.LogCaptureFixture
+    models: Path, target: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(probe, "SECONDS", (60.0, 60.0))
     with caplog.at_level(logging.WARNING), Engine(target, draft=str(models / "draft.gguf"), n_ctx=256) as engine:
         assert engine.explain()["agreement"]["draft-simple"] < 0.1
     assert "draft.gguf says what the target says" in caplog.text

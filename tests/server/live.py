@@ -35,7 +35,8 @@ class Live:
         return sum(slot.request is not None for slot in status.slots) + status.n_waiting
 
     def idle(self, seconds: float = 60.0) -> bool:
-        """Whether every slot is free and nobody is answered any more, or soon. A text without an end takes minutes to fill 60,000 tokens."""
+        """Whether every slot is free and nobody is being answered, or so it becomes: sooner than a text without an end
+        fills 60,000 tokens, which takes minutes."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if not self.at_work() and not self.service.running:

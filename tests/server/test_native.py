@@ -173,6 +173,7 @@ def test_props_and_slots(tiny: Live) -> None:
     assert props["default_generation_settings"]["n_ctx"] == 1024
     assert {"endpoint_slots", "endpoint_props", "endpoint_metrics", "model_ftype", "build_info"} <= set(props)
     assert tiny.http.post("/props").status_code == 501
+    assert tiny.idle()
     slots = tiny.http.get("/slots").json()
     assert [slot["id"] for slot in slots] == [0, 1]
     assert not any(slot["is_processing"] for slot in slots)
@@ -192,6 +193,7 @@ def test_the_pages_figures(tiny: Live) -> None:
 
 def test_metrics(tiny: Live) -> None:
     tiny.post("/completion", prompt="The cat and the cat and the cat", n_predict=12)
+    assert tiny.idle()
     reply = tiny.http.get("/metrics")
     assert int(reply.headers["process-start-time-unix"]) > 0
     assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
