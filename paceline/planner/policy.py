@@ -24,6 +24,7 @@ log = logging.getLogger("paceline")
 
 EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
+PAUSE = 16  # steps before all are looked at again, when nobody was worth asking
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 MANY = 64  # questions after which a drafter that does not pay is told of
 
@@ -60,6 +61,7 @@ class AutoPolicy(Policy):
         self._expects = False  # somebody was asked who is expected to pay
         self._asking = 0.0  # seconds of this step's questions
         self._rests = False
+        self._pause = 0  # steps in which nobody is even considered
         self._drafting = 0.0
         self._have_read: set[tuple[int, str]] = set()
         self._told: set[str] = set()
@@ -85,6 +87,7 @@ class AutoPolicy(Policy):
         self._drafting = pool.clock() - start
         self._exploration -= 0.0 if self._expects else self._drafting - self._asking
         self._rests = planner.is_plain and len(self.resting) == len(names)
+        self._pause = PAUSE if self._rests else 0
 
     def _settle(self, budget: DraftBudget, found: Sequence[Offer], n: int) -> None:
         """So many tokens of the best one are checked; what each would have gained is learned."""
@@ -200,7 +203,7 @@ class AutoPolicy(Policy):
 
     @property
     def rests(self) -> bool:
-        return self._rests and self._exploration <= 0
+        return self._rests and (self._exploration <= 0 or self._pause > 0)
 
     def size(self, n_tokens: int) -> int:
         return n_tokens if self._rests else self.planner.size(n_tokens)
@@ -216,6 +219,7 @@ class AutoPolicy(Policy):
         earned = self._exploration + EXPLORATION * (seconds + self._drafting)
         self._exploration = min(earned, SAVED * self.planner.plain_seconds)
         self._drafting = 0.0
+        self._pause -= 1
 
     def took_back(self, n_drafts: int, seconds: float, n_again: int) -> None:
         self.planner.took_back(seconds / n_drafts, n_again // n_drafts)

@@ -15,7 +15,7 @@ from paceline.planner.base import DraftBudget, Drafted, ShouldContinue
 from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner
-from paceline.planner.policy import AutoPolicy
+from paceline.planner.policy import PAUSE, AutoPolicy
 from tests.fakes import Client, FakeContext, Prophet, RecurrentContext, continuation, make_engine, run
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
@@ -143,6 +143,23 @@ def test_where_nobody_pays_the_policy_itself_rests() -> None:
         policy.settled(seat, [99])
         policy.observe_step(1 + len(seat.draft), 1, len(seat.draft), 1.0)
     assert n_rests > 600
+
+
+def test_who_is_not_worth_asking_is_not_considered_again_at_once() -> None:
+    """Considering costs nothing by this clock, so that there is always time left for it."""
+    policy, script, seat = new_policy(), Script({"suffix": ([0.05] * 6, 0.3)}), Seat()
+    policy.gains.common["suffix"] = -1.0
+    policy.begin(0, sampled=False)
+    considered = []
+    for step in range(100):
+        if not policy.rests:
+            considered.append(step)
+            propose(policy, script, seat)
+        policy.observe_step(1, 1, 0, 1.0)
+    assert script.asked["suffix"] == 0
+    assert considered == list(range(0, 100, PAUSE))
+    policy.begin(1, sampled=False)
+    assert not policy.rests, "a new text is looked at at once"
 
 
 def test_the_model_is_not_asked_where_a_look_up_pays() -> None:
