@@ -46,8 +46,9 @@ N_ANSWERING = 4
 HOLD_MS = 20
 """Nobody sees it. Where every core computes, each message to the front takes its time from the computing."""
 
-BREATH_S = 0.0025
-"""For which a core is free after a first token: somebody has to carry it to the client, who waits for nothing else."""
+BREATH_S = 0.0045
+"""For which a core is free after a first token: somebody has to carry it to the client, who waits for nothing else. It
+may stand behind a thread that spins, for a slice of the scheduler's: up to 4 ms."""
 
 
 class Outbox:
