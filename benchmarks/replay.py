@@ -35,7 +35,7 @@ from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
-from paceline.planner.policy import AutoPolicy
+from paceline.planner.policy import AutoPolicy, n_right
 
 MS = 1e-3
 WIDTH = 140
@@ -246,13 +246,6 @@ class Simulation:
 
     def speed(self, category: str) -> float:
         return self.tokens[category] / self.seconds[category]
-
-
-def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
-    n = 0
-    while n < min(len(draft), len(text)) and draft[n] == text[n]:
-        n += 1
-    return n
 
 
 def auto(machine: Machine, random: Random) -> AutoPolicy:

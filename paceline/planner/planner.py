@@ -25,6 +25,7 @@ MARGIN = 0.08  # a token must earn this much more than it costs, twice as much w
 CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
+FEW = 4  # tokens that anybody may have checked
 ROUND = (2, 4, 8, 16, 32, 64)  # sizes of batches where changing the size costs time; no draft makes one larger
 LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
@@ -158,6 +159,15 @@ class Planner:
             together = (self._step(self.n_slots * (1 + m)) - self._nothing) / self.n_slots
             share.append(min(own[m], together))
         return share
+
+    def reach_of_unknown(self) -> int:
+        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step. A
+        long one that fails at its first token costs many steps, and first chances are guesses. Where sizes are kept for a
+        while, they decide."""
+        n = ROUND[-1] if self._price else FEW
+        while n < ROUND[-1] and self.extras(n + 1)[n + 1] <= self.plain_seconds:
+            n += 1
+        return n
 
     # -- what to check
 

@@ -43,6 +43,11 @@ class Offer:
 Found = defaultdict[int, list[Offer]]
 
 
+def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
+    pairs = enumerate(zip(draft, text, strict=False))
+    return next((i for i, (drafted, shown) in pairs if drafted != shown), min(len(draft), len(text)))
+
+
 def best(found: Sequence[Offer]) -> Offer | None:
     """What gains most; where nothing gains anything, the last."""
     return max(reversed(found), key=lambda offer: offer.gain, default=None)
@@ -112,7 +117,9 @@ class AutoPolicy(Policy):
         self._expects |= not explores
         start = pool.clock()
         rules = [self._rule(pool, name, budget) for budget in asked]
-        drafts = pool.ask(name, [b.slot for b in asked], [b.limit for b in asked], rules)
+        unknown = self.planner.reach_of_unknown()
+        limits = [min(b.limit, max(unknown, self.gains.of(b.slot.seq, name).reach)) for b in asked]
+        drafts = pool.ask(name, [b.slot for b in asked], limits, rules)
         took = pool.clock() - start
         self._asking += took
         seconds = self._took(pool, name, asked, took)
@@ -210,6 +217,8 @@ class AutoPolicy(Policy):
 
     def settled(self, slot: Drafted, emitted: Sequence[int]) -> None:
         self.acceptance.learn(slot.seq, slot.candidates, emitted)
+        for draft in slot.draft.parts:
+            self.gains.of(slot.seq, draft.source).checked(len(draft), n_right(draft.tokens, emitted))
 
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
         if self._rests and not self._drafting:

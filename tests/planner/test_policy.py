@@ -162,6 +162,32 @@ def test_who_is_not_worth_asking_is_not_considered_again_at_once() -> None:
     assert not policy.rests, "a new text is looked at at once"
 
 
+def lengths(curve: CostCurve, n_right: int, n_steps: int) -> list[int]:
+    """Of the drafts that are checked of somebody who is sure of everything, of which the first tokens are right."""
+    policy, script, seat = AutoPolicy(Planner(curve)), Script({"suffix": ([0.99] * 40, 0.0)}), Seat()
+    policy.begin(0, sampled=False)
+    found = []
+    for _ in range(n_steps):
+        propose(policy, script, seat, limit=40)
+        found.append(len(seat.draft))
+        right = min(n_right, found[-1])
+        policy.settled(seat, [*range(right), right if right < n_right else 99])
+        policy.observe_step(1 + found[-1], right + 1, found[-1], curve.predict(1 + found[-1]))
+    return found
+
+
+def test_nobody_begins_a_text_with_a_long_draft_where_that_is_dear() -> None:
+    assert lengths(CostCurve(dict(CPU)), 99, 5) == [4, 8, 16, 32, 40]
+    short = lengths(CostCurve(dict(CPU)), 0, 3)
+    assert short[0] == 4 and max(short) <= 4, "who was wrong goes no further"
+
+
+def test_where_a_step_costs_the_same_whatever_its_size_drafts_begin_long() -> None:
+    assert lengths(CostCurve({1: 1.0, 2: 1.4, 64: 1.8}), 99, 1) == [40]
+    gpu = ChangeCosts({1: [2.0, 2.0]})
+    assert Planner(CostCurve(dict(CPU), None, gpu)).reach_of_unknown() == 64
+
+
 def test_the_model_is_not_asked_where_a_look_up_pays() -> None:
     script = Script({"suffix": ([0.95] * 6, 0.001), MODEL: ([0.9] * 6, 0.2)})
     simulate(script, 6)
