@@ -161,9 +161,11 @@ class Planner:
         return share
 
     def reach_of_unknown(self) -> int:
-        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step. A
-        long one that fails at its first token costs many steps, and first chances are guesses. Where sizes are kept for a
-        while, they decide."""
+        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step.
+
+        A long one that fails at its first token costs many steps, and first chances are guesses. Where sizes are kept
+        for a while, they decide.
+        """
         n = ROUND[-1] if self._price else FEW
         while n < ROUND[-1] and self.extras(n + 1)[n + 1] <= self.plain_seconds:
             n += 1
