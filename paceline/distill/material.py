@@ -86,7 +86,7 @@ def prepare(model: str, *, n_each: int, seed: int, own: Sequence[OwnRequest] = (
             document_start=[token for token in start if token >= 0] or [0],
             chat=chat,
             **{name: read(openings.draw(name, n_each)) for name in openings.kinds},
-            prompts=conversations(n_each) if chat else [],
+            prompts=conversations(2 * n_each) if chat else [],
             unseen_prompts=conversations(n_each // 10, held_out=True) if chat else [],
             requests=[request_tokens(request, template, vocab) for request in own],
         )

@@ -52,7 +52,7 @@ RECORDED_SHARE = 0.5
 """Of the user's requests that have an answer: those that keep it. The others are answered anew."""
 UNSEEN_EVERY = 20
 """The last request of so many is kept for measuring."""
-PEOPLE_SHARE = 0.65
+PEOPLE_SHARE = 0.75
 """Of chats: those in which people ask."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", bound=np.generic)

@@ -16,21 +16,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from paceline.distill.compiling import faster
-from paceline.distill.divergence import Guess, divergence
+from paceline.distill.divergence import CHUNK, Guess, divergence
 from paceline.distill.eagle3 import Eagle3Head, Memory, norm
 from paceline.distill.target import Teacher
 
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What the target says at each pair [rows, pairs, ...]: chances of the tokens that the head knows, the head's name
-    of the likeliest token (-1 where it does not know it), how much the pair counts, and what the head reads."""
+    """What the target says at pairs that count: `places` among all pairs, chances of the tokens that the head knows,
+    the head's name of the likeliest token (-1 where it does not know it), how much the pair counts. And what the head
+    reads at all pairs [rows, pairs, ...]. Nothing is asked about what people wrote, which may be half of a text."""
 
+    places: Tensor
     chances: Tensor
     best: Tensor
     weights: Tensor
     embedded: Tensor
     features: Tensor
+
+    @property
+    def columns(self) -> Tensor:
+        """How many pairs of the same row come before each place."""
+        return self.places % self.features.shape[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +58,34 @@ def teach(teacher: Teacher, head: Eagle3Head, tokens: Tensor, weights: Tensor, b
     """`weights` says how much the word after each token counts; `boost` adds weight to the likeliest."""
     with teacher.precision():
         seen = teacher(tokens, layers=head.shape.layers)
-        chances, best = known_chances(teacher, ahead(seen.hidden, 1), head.tokens, boost)
-    counts = ahead(weights, 1)
-    counts[:, -2:] = 0
+        counts = ahead(weights, 1)
+        counts[:, -2:] = 0
+        places, counts = counted(counts.flatten())
+        states = ahead(seen.hidden, 1).flatten(0, 1)[places]
+        chances, best = known_chances(teacher, states, head.tokens, boost)
     embedded = functional.embedding(ahead(tokens, 1), teacher.embedding.weight)
-    return Taught(chances, best, counts, embedded, torch.cat(seen.inputs, -1))
+    return Taught(places, chances, best, counts, embedded, torch.cat(seen.inputs, -1))
 
 
-CHUNK = 8192
-"""Positions whose logits are in memory at a time."""
+def counted(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Where weights are not zero, and those; with some that are, so that all chunks are full: each size of a chunk is
+    compiled anew."""
+    places = weights.nonzero()[:, 0]
+    n_more = -len(places) % min(CHUNK, len(weights))
+    return functional.pad(places, (0, n_more)), functional.pad(weights[places], (0, n_more))
 
 
-def known_chances(teacher: Teacher, hidden: Tensor, known: Tensor, boost: float) -> tuple[Tensor, Tensor]:
+def known_chances(teacher: Teacher, states: Tensor, known: Tensor, boost: float) -> tuple[Tensor, Tensor]:
     """In half precision where the target computes so: these are the largest numbers of all."""
     names = torch.full((len(teacher.output),), -1, device=known.device)
     names[known] = torch.arange(len(known), device=known.device)
-    states = hidden.flatten(0, 1)
     chances = states.new_empty((len(states), len(known)), dtype=teacher.output.dtype)
     best = torch.empty(len(states), dtype=torch.long, device=known.device)
     more = torch.tensor(boost, device=known.device)
     for first in range(0, len(states), CHUNK):
         part = slice(first, first + CHUNK)
         chances[part], best[part] = telling(known.device.type)(teacher.logits(states[part]), known, names, more)
-    return chances.view(*hidden.shape[:2], -1), best.view(hidden.shape[:2])
+    return chances, best
 
 
 def tell(logits: Tensor, known: Tensor, names: Tensor, boost: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,24 +130,18 @@ def lesson(head: Eagle3Head, taught: Taught, n_steps: int, fading: float = 0.8) 
     agreement = []
     share = (1 - fading) / (1 - fading**n_steps) if fading < 1 else 1 / n_steps
     for step, rows in enumerate(steps(head, taught, n_steps)):
-        weights = taught.weights.clone()
-        weights[:, :step] = 0
+        weights = taught.weights * (taught.columns >= step)
         guess = guessed(head, rows, taught, weights)
         total = weights.sum().clamp(min=1e-6)
         loss = loss + share * fading**step * guess.loss / total
-        agreement.append((guess.right * weights.flatten()).sum() / total)
+        agreement.append((guess.right * weights).sum() / total)
     return Lesson(loss, torch.stack(agreement).detach())
 
 
 def guessed(head: Eagle3Head, rows: Tensor, taught: Taught, weights: Tensor) -> Guess:
     normed = norm(rows, head.output_norm, head.shape.eps).to(taught.chances.dtype)
-    return divergence(
-        normed.flatten(0, 1),
-        head.output.weight,
-        taught.chances.flatten(0, 1),
-        taught.best.flatten(),
-        weights.flatten(),
-    )
+    states = normed.flatten(0, 1)[taught.places]
+    return divergence(states, head.output.weight, taught.chances, taught.best, weights)
 
 
 @torch.no_grad()
@@ -143,10 +149,14 @@ def accepted(head: Eagle3Head, taught: Taught, n_steps: int) -> Tensor:
     """How many tokens of a draft of n_steps would stand where it begins at a pair, for every pair whose whole draft
     counts. In a text that the target wrote greedily that is what drafting comes to."""
     right, counts = [], []
+    shape, real = taught.features.shape[:2], taught.weights > 0
+    matters = torch.zeros(shape, dtype=torch.bool, device=real.device)
+    matters.view(-1)[taught.places[real]] = True
     for step, rows in enumerate(steps(head, taught, n_steps)):
-        matches = guessed(head, rows, taught, taught.weights).right.view(taught.weights.shape)
-        end = matches.shape[1] - n_steps + step
+        matches = torch.zeros(shape, device=real.device)
+        matches.view(-1)[taught.places[real]] = guessed(head, rows, taught, taught.weights).right[real]
+        end = shape[1] - n_steps + step
         right.append(matches[:, step:end])
-        counts.append(taught.weights[:, step:end] > 0)
+        counts.append(matters[:, step:end])
     stand = torch.stack(right, -1).cumprod(-1).sum(-1)
     return stand[torch.stack(counts, -1).all(-1)]

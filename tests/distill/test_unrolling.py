@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `distill`")
 
+from paceline.distill import unrolling  # noqa: E402
 from paceline.distill.divergence import divergence  # noqa: E402
 from paceline.distill.eagle3 import Eagle3Head, HeadShape, Memory  # noqa: E402
 from paceline.distill.target import Teacher  # noqa: E402
@@ -51,9 +52,29 @@ def test_all_positions_at_once_are_each_alone(head: Eagle3Head, taught: Taught) 
 def test_what_the_target_says_is_what_comes_after_the_pair(teacher: Teacher, head: Eagle3Head, taught: Taught) -> None:
     tokens = torch.randint(0, 256, (2, N_TEXT), generator=torch.Generator().manual_seed(2))
     chances = teacher.logits(teacher(tokens).hidden).softmax(-1)
-    torch.testing.assert_close(taught.chances[:, :-1], chances[:, 1:, head.tokens])
+    real = taught.weights > 0
+    rows, columns = taught.places[real] // N_TEXT, taught.columns[real]
+    torch.testing.assert_close(taught.chances[real], chances[rows, columns + 1][:, head.tokens])
     torch.testing.assert_close(taught.embedded[:, :-1], teacher.embedding.weight[tokens[:, 1:]])
-    assert not taught.weights[:, -2:].any() and taught.weights[:, :-2].all()
+    assert taught.places[real].tolist() == [i for i in range(2 * N_TEXT) if i % N_TEXT < N_TEXT - 2]
+
+
+def test_what_does_not_count_is_left_out_and_changes_nothing(
+    teacher: Teacher, head: Eagle3Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(0, 256, (2, N_TEXT), generator=generator)
+    weights = (torch.rand(2, N_TEXT, generator=generator) < 0.3) * torch.rand(2, N_TEXT, generator=generator)
+    monkeypatch.setattr(unrolling, "CHUNK", 4)
+    few = teach(teacher, head, tokens, weights)
+    monkeypatch.setattr(unrolling, "counted", lambda weights: (torch.arange(len(weights)), weights))
+    every = teach(teacher, head, tokens, weights)
+    assert len(few.places) < len(every.places) // 2 and len(few.places) % 4 == 0
+    losses = [lesson(head, taught, N_STEPS).loss for taught in (few, every)]
+    slopes = [torch.autograd.grad(loss, list(head.parameters()), allow_unused=True) for loss in losses]
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
+    assert accepted(head, few, 2).tolist() == accepted(head, every, 2).tolist()
 
 
 def test_the_slope_is_that_of_the_whole_formula(monkeypatch: pytest.MonkeyPatch) -> None:
