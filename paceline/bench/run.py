@@ -15,6 +15,7 @@ from itertools import count
 from time import perf_counter, sleep
 from typing import Any, Protocol, TypeVar
 
+from paceline import garbage
 from paceline.bench.jobs import Job
 from paceline.bench.methods import ORACLE, Method
 from paceline.bench.oracle import Oracle
@@ -120,6 +121,7 @@ def run(plan: Plan, open_contender: Callable[[Method], Contender]) -> Generator[
                 contenders[method.name] = contender = open_contender(method)
                 stack.callback(contender.close)
                 contender.warm_up()
+            garbage.settle()
             for turn, job in enumerate(plan.jobs):
                 yield from run_job(plan, contenders, job, repeat, turn)
                 if perf_counter() > deadline:

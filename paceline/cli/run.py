@@ -33,10 +33,11 @@ def main(parsed: Parsed) -> int:
     """With a model on other machines the engine has a process of its own: libllama ends it when one of them is lost."""
     task = Task.of(parsed)
     settings = with_files(build.settings(parsed), parsed)
-    from paceline import Engine
+    from paceline import Engine, garbage
 
     with loading_bar(settings.model.path) as on_progress:
         engine = Engine.from_settings(settings, on_progress, process=bool(settings.workers))
+    garbage.settle()
     with engine:
         if task.chatting:
             converse(engine, task)

@@ -16,6 +16,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
+from paceline import garbage
 from paceline.config import Settings
 from paceline.config.granted import usable_cores
 from paceline.engine.request import Emitted, Event, Request, Started, failed
@@ -176,6 +177,7 @@ def serve(line: Line[ToChild]) -> None:
     except Exception as error:
         line.send(Refused(type(error).__name__, str(error)))
         return
+    garbage.settle()
     for message in messages:
         if isinstance(message, Close):
             break

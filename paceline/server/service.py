@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from paceline import garbage
 from paceline.config import Settings
 from paceline.errors import CannotWrite, PacelineError, QueueFull
 from paceline.generation import Chunk, Generation
@@ -122,6 +123,7 @@ class Service:
         except Exception as error:
             self.error = error
             raise
+        garbage.settle()
         self._template, self._engine, self.progress = template, engine, 1.0
         for line in loaded_lines(self.settings, engine.info):
             log.info("%s", line)
