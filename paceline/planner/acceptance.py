@@ -33,7 +33,10 @@ class AcceptanceModel:
         self._records[seq] = Record(sampled)
 
     def of(self, source: str, *, sampled: bool) -> Calibration:
-        return self._calibrations.setdefault((source, sampled), Calibration())
+        known = self._calibrations.get((source, sampled))
+        if known is None:
+            known = self._calibrations[source, sampled] = Calibration()
+        return known
 
     def means(self) -> dict[str, float]:
         """How often each drafter's tokens are right lately, for people who ask."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paceline.drafters.base import Draft
+from paceline.planner import acceptance
 from paceline.planner.acceptance import AcceptanceModel
+from paceline.planner.calibration import Calibration
 
 
 def draft(tokens: list[int], source: str = "a", confidence: float = 0.5) -> Draft:
@@ -53,3 +57,21 @@ def test_the_rule_for_one_token_is_the_rule_for_all() -> None:
     chance, mean = model.rule(0, "a")
     assert [chance(0.7), chance(0.7)] == model.p_accept(0, draft([1, 2], confidence=0.7))
     assert mean == model.means()["a"]
+
+
+def test_a_calibration_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer to make one than to look one up, and every draft asks for it."""
+    made = []
+
+    class Counted(Calibration):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr(acceptance, "Calibration", Counted)
+    model = AcceptanceModel()
+    model.begin(0, sampled=False)
+    for _ in range(3):
+        model.p_accept(0, draft([1, 2]))
+        model.learn(0, [draft([1, 2])], [1, 3])
+    assert len(made) == 1
