@@ -160,15 +160,15 @@ class Slot:
         now = perf_counter()
         admitted = clock.admitted or now
         first = clock.first_token or now
-        drafters = self.records.of(self.stats)
+        records, drafters = self.records, self.records.of(self.stats)
         return Timings(
             self.n_cached,
             self.n_prompt - self.n_cached,
             1e3 * (first - admitted),
             self.n_generated,
             1e3 * max(0.0, clock.last_token - first),
-            sum([d.n_tokens for d in drafters]) if drafters else 0,
-            sum([d.n_accepted_tokens for d in drafters]) if drafters else 0,
+            records.n_drafted,
+            records.n_accepted,
             self.n_steps,
             1e3 * (admitted - clock.submitted),
             drafters,

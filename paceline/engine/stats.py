@@ -74,18 +74,21 @@ class Records:
     """Copies of a request's statistics for its events: the same ones until a drafter is asked again, since most tokens
     on a GPU are written without asking and copying takes longer than all else that is done for them."""
 
-    __slots__ = ("_copies", "_n_calls", "_of")
+    __slots__ = ("_copies", "_n_calls", "_of", "n_accepted", "n_drafted")
 
     def __init__(self) -> None:
         self._of: dict[str, DrafterStats] = {}
         self._n_calls = 0
         self._copies: tuple[DrafterStats, ...] = ()
+        self.n_drafted = self.n_accepted = 0  # tokens, of all drafters
 
     def of(self, stats: dict[str, DrafterStats]) -> tuple[DrafterStats, ...]:
         n_calls = sum([each.n_calls for each in stats.values()])
         if stats is not self._of or n_calls != self._n_calls:
             self._of, self._n_calls = stats, n_calls
             self._copies = tuple([each.copy() for each in stats.values()])
+            self.n_drafted = sum([each.n_tokens for each in self._copies])
+            self.n_accepted = sum([each.n_accepted_tokens for each in self._copies])
         return self._copies
 
 
