@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from benchmarks.common import draft_model, guarded, prompts
-from paceline import Engine
+from paceline import Engine, garbage
 from paceline.generation import Generation
 from paceline.library import between_steps
 from paceline.models import cache_folder, demo_copy
@@ -53,6 +53,7 @@ def together(engines: Sequence[Engine], text: str, n: int) -> list[float]:
 
 def cold_one(kind: str, draft: str, at: int, n: int) -> None:
     with open_engine(kind) as none, open_engine(kind, draft) as auto:
+        garbage.settle()  # as `serve` and `run` do
         plain, own = together([none, auto], prompts(at + 1)[at].text, n)
     print(json.dumps(plain / own))
 
