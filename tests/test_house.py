@@ -27,27 +27,16 @@ MAY_IMPORT = {
     "text": {"config", "errors", "text"},
     "hub": {"errors", "files", "hub"},
     "models": {"errors", "llama"},
-    "process": {
-        "config",
-        "errors",
-        "files",
-        "models",
-        "llama",
-        "drafters",
-        "planner",
-        "engine",
-        "text",
-        "process",
-        "garbage",
-    },
+    "process": {"config", "errors", "files", "models", "llama", "drafters", "planner", "engine", "text", "process"},
     "cluster": {"config", "errors", "process", "text", "cluster"},
     "generation": {"errors", "text"},
     "library": {"config", "errors", "models", "generation", "process", "text"},
     "distill": {"config", "errors", "files", "llama", "planner", "text", "distill"},
-    "server": {"config", "errors", "library", "generation", "process.base", "text", "server", "garbage"},
+    "server": {"config", "errors", "library", "generation", "process.base", "text", "server"},
 }
 """Beside itself and data."""
 ALSO = {"library": {"engine.worker", "drafters.base", "llama.shared"}, "distill": {"engine.warmup"}}
+ALSO |= {"process": {"garbage"}, "server": {"garbage"}}
 CLIENTS = {"bench", "cli", "server"}
 LONGEST_FILE, LONGEST_FUNCTION = 430, 50
 

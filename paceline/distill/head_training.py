@@ -13,7 +13,7 @@ from paceline.distill.unrolling import accepted, lesson, teach
 RATE, OUTPUT_RATE = 1.2e-3, 5e-4
 """The output is the target's own to begin with, and changes slowly."""
 N_STEPS = 3
-"""Tokens ahead that a head is trained for. The first is checked at every draft; five took twice as long a text."""
+"""Tokens ahead that a head is trained for: those that most drafts get to. Each takes as long as the first."""
 FADING = 0.8
 N_MEASURED = 8
 """Tokens of a draft when it is measured."""

@@ -39,6 +39,11 @@ class Taught:
         """How many pairs of the same row come before each place."""
         return self.places % self.features.shape[1]
 
+    def at_all_pairs(self, values: Tensor) -> Tensor:
+        """Of the places [rows, pairs]; zero elsewhere."""
+        shape = self.features.shape[:2]
+        return torch.zeros(shape.numel(), device=values.device).index_add(0, self.places, values.float()).view(shape)
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
@@ -149,14 +154,11 @@ def accepted(head: Eagle3Head, taught: Taught, n_steps: int) -> Tensor:
     """How many tokens of a draft of n_steps would stand where it begins at a pair, for every pair whose whole draft
     counts. In a text that the target wrote greedily that is what drafting comes to."""
     right, counts = [], []
-    shape, real = taught.features.shape[:2], taught.weights > 0
-    matters = torch.zeros(shape, dtype=torch.bool, device=real.device)
-    matters.view(-1)[taught.places[real]] = True
+    matter = taught.at_all_pairs(taught.weights > 0)
     for step, rows in enumerate(steps(head, taught, n_steps)):
-        matches = torch.zeros(shape, device=real.device)
-        matches.view(-1)[taught.places[real]] = guessed(head, rows, taught, taught.weights).right[real]
-        end = shape[1] - n_steps + step
+        matches = taught.at_all_pairs(guessed(head, rows, taught, taught.weights).right * (taught.weights > 0))
+        end = matches.shape[1] - n_steps + step
         right.append(matches[:, step:end])
-        counts.append(matters[:, step:end])
+        counts.append(matter[:, step:end] > 0)
     stand = torch.stack(right, -1).cumprod(-1).sum(-1)
     return stand[torch.stack(counts, -1).all(-1)]
