@@ -99,14 +99,13 @@ class Drafter(Protocol):
 
     One that computes keeps what its steps cost in `costs`. Token by token it is asked to continue what others began;
     with a `block` it computes so many at once, however many are wanted. One that reads the target says which rows of
-    its by `source`. One that `translates` has a model whose token ids are not the target's.
+    its by `source`.
     """
 
     name: str
     costs: Costs | None = None
     block: int = 0
     reads_target: bool = False
-    translates: bool = False
     source: Source = ()
 
     def can_help(self, grammar: Constraint | None) -> bool:

@@ -20,6 +20,7 @@ BASE = 6364136223846793005
 MASK = 2**64 - 1
 MIX = 0x9E3779B97F4A7C15
 N_LIVE = 8192
+MANY = 48  # tokens to take in: numpy hashes so many quicker than Python does
 
 
 def span(tokens: Sequence[int], ahead: Sequence[int], start: int, stop: int) -> list[int]:
@@ -66,8 +67,7 @@ class NgramIndex:
         self._sort(tokens, prefix_hashes(tokens) if prefix is None else prefix)
 
     def _sort(self, tokens: Sequence[int], prefix: npt.NDArray[np.uint64]) -> None:
-        n = self.n
-        hashes = prefix[n:] - prefix[: max(len(prefix) - n, 0)] * np.uint64(self._weight)
+        hashes = self._hashes(prefix)
         # Hash of the last n tokens, or of all while there are fewer.
         self.hash = int(hashes[-1]) if len(hashes) else int(prefix[-1])
         self.n_tokens = len(tokens)
@@ -90,6 +90,9 @@ class NgramIndex:
         if self.is_crowded(tokens):
             self._sort(tokens, prefix_hashes(tokens) if prefix is None else prefix)
             return
+        if len(tokens) - self.n_tokens >= MANY:
+            self._take_in_many(tokens)
+            return
         n, weight, newest, older, value = self.n, self._weight, self._newest, self._older, self.hash
         for end in range(self.n_tokens, len(tokens)):
             value = (value * BASE + tokens[end] - (tokens[end - n] * weight if end >= n else 0)) & MASK
@@ -97,6 +100,20 @@ class NgramIndex:
                 older.append(newest.get(value, -1))
                 newest[value] = end + 1 - n
         self.hash, self.n_tokens = value, len(tokens)
+
+    def _take_in_many(self, tokens: Sequence[int]) -> None:
+        n, newest, older = self.n, self._newest, self._older
+        first = max(0, self.n_tokens - n + 1)  # place of the first n-gram that was not there
+        prefix = prefix_hashes(tokens[first:])
+        values = self._hashes(prefix).tolist()
+        for place, value in enumerate(values, start=first):
+            older.append(newest.get(value, -1))
+            newest[value] = place
+        self.hash, self.n_tokens = values[-1] if values else int(prefix[-1]), len(tokens)
+
+    def _hashes(self, prefix: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Of every n-gram of tokens with these prefix hashes."""
+        return prefix[self.n :] - prefix[: max(len(prefix) - self.n, 0)] * np.uint64(self._weight)
 
     def suffix_hash(self, tokens: Sequence[int], ahead: Sequence[int]) -> int:
         """Hash of the last n tokens of history and ahead; the index itself stays as it is."""

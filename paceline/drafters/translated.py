@@ -39,8 +39,6 @@ UNHEARD = -1
 class NearModel(DraftModel):
     """Its vocabulary differs in a few tokens."""
 
-    translates = True
-
     def meet(self, target: Vocab) -> None:
         self.reads = reads(target, self.context.model.vocab)
         n_common = min(self._n_target, self.context.n_vocab)
@@ -79,8 +77,6 @@ class TokenCosts(Costs):
 
 class TranslatedModel(DraftModel):
     """Its vocabulary is another one."""
-
-    translates = True
 
     def meet(self, target: Vocab) -> None:
         draft = self.context.model.vocab

@@ -244,14 +244,15 @@ class Planner:
             right[n] - 1 > self.least_rate * (seconds + whole_seconds) for n, seconds in enumerate(extra, start=1)
         )
 
-    def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> float:
+    def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float = 0.0) -> float:
         """What asking a model would have gained on average, after its own time, where it said how sure it was of each
-        token of a text, and whether that was right is known; at a size that has become usual."""
-        self._price, self._extra = 0.0, [0.0]
+        token of a text, and whether that was right is known; at a size that has become usual. A question takes it so
+        long `beside` its tokens."""
+        self._price, self._extra, self._share = 0.0, [0.0], [0.0]
         self._nothing = self.seconds(self.n_slots)
         found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
         gain, n_drafted = sum(gain for gain, _ in found), sum(n for _, n in found)
-        return (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found)
+        return (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found) - self.rate * beside
 
     def _hindsight(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> tuple[float, int]:
         """What checking its tokens would have gained, and how many it would have drafted."""

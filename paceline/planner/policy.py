@@ -22,7 +22,7 @@ from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
 
-EXPLORATION = 0.01  # of all time, for asking where it may well pay but is not expected to
+EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
 PAUSE = 16  # steps before all are looked at again, when nobody was worth asking
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
@@ -60,6 +60,8 @@ class AutoPolicy(Policy):
         self.planner = planner
         self.acceptance = AcceptanceModel()
         self.gains = Gains()
+        self._by_load = {1: self.gains}  # what a draft gains depends on the company: one, two or three, four to seven
+        self._interviews: dict[str, tuple[Sequence[tuple[float, bool]], float]] = {}
         self.agreement: dict[str, float] = {}
         self.resting: set[str] = set()
         self._exploration = 0.0  # seconds left for it
@@ -78,7 +80,10 @@ class AutoPolicy(Policy):
 
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         planner, names, start = self.planner, pool.names(), pool.clock()
-        planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
+        n_context = sum(budget.n_context for budget in budgets) / len(budgets)
+        planner.begin_step(len(budgets), n_context)
+        if self._meet(pool, len(budgets).bit_length()):
+            planner.begin_step(len(budgets), n_context)
         found: Found = defaultdict(list)
         self._expects, self._asking = False, 0.0
         for name in names:
@@ -93,6 +98,18 @@ class AutoPolicy(Policy):
         self._exploration -= 0.0 if self._expects else self._drafting - self._asking
         self._rests = planner.is_plain and len(self.resting) == len(names)
         self._pause = PAUSE if self._rests else 0
+
+    def _meet(self, pool: DrafterPool, load: int) -> bool:
+        """Whether so many slots are new: then of models what the interview promises is expected."""
+        known = self._by_load.get(load)
+        self.gains = known or Gains()
+        if known:
+            return False
+        self._by_load[load] = self.gains
+        for name, (agreements, beside) in self._interviews.items():
+            seconds = pool.token_seconds(name, self.planner.n_slots)
+            self.gains.common[name] = self.planner.prospect(agreements, seconds, beside)
+        return True
 
     def _settle(self, budget: DraftBudget, found: Sequence[Offer], n: int) -> None:
         """So many tokens of the best one are checked; what each would have gained is learned."""
@@ -199,12 +216,16 @@ class AutoPolicy(Policy):
             return self.gains.took(name, each)
         return min(each, self.gains.seconds.get(name) or pool.question_seconds(name, self.planner.n_slots))
 
-    def set_agreement(self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> None:
-        """How sure a model was of each token that the target wrote before any request, and whether it was right."""
+    def set_agreement(
+        self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float = 0.0
+    ) -> None:
+        """How sure a model was of each token that the target wrote before any request, and whether it was right. A
+        question takes it so long `beside` its tokens."""
         if not agreements:
             return
         self.agreement[name] = sum(right for _, right in agreements) / len(agreements)
-        self.gains.common[name] = self.planner.prospect(agreements, token_seconds)
+        self._interviews[name] = agreements, beside
+        self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
         for confidence, right in agreements:
             self.acceptance.of(name, sampled=False).learn(confidence, right=right)
 
@@ -248,7 +269,8 @@ class AutoPolicy(Policy):
         self._rests = False
         for name in self.agreement:
             self._explain_rest(name)
-        self.gains.end(seq)
+        for gains in self._by_load.values():
+            gains.end(seq)
         self.acceptance.end(seq)
         self._have_read = {key for key in self._have_read if key[0] != seq}
 

@@ -36,7 +36,7 @@ from paceline.process import heads
 from paceline.process.base import OnProgress
 from paceline.process.gguf_check import Contents, check_gguf
 from paceline.process.opening import Finding, open_exactly
-from paceline.process.probe import POOR, Agreement, probe, probe_asking, question
+from paceline.process.probe import POOR, probe, question
 from paceline.text.chat import ChatTemplate
 
 log = logging.getLogger("paceline")
@@ -228,20 +228,14 @@ class Parts:
             own = self.computing.get(drafter.name)
             if own is None:
                 continue
-            agreements = WORKER.call(partial(self._agreements, drafter, asked))
-            policy.set_agreement(
-                drafter.name, agreements, 0.0 if drafter.block or not drafter.costs else drafter.costs.predict(1)
-            )
+            rows = self.rows if drafter.reads_target else None
+            found = WORKER.call(partial(probe, self.context, drafter, asked, vocab.eog, rows))
+            token = 0.0 if drafter.block or not drafter.costs else drafter.costs.predict(1)
+            policy.set_agreement(drafter.name, found.agreements, token, max(0.0, found.seconds - token))
             agreement = policy.agreement.get(drafter.name, 1.0)
             if agreement < POOR:
                 better = BETTER_HEAD if drafter.reads_target else BETTER_MODEL
                 log.warning(USELESS, Path(own.main.model.path).name, 100 * agreement, better)
-
-    def _agreements(self, drafter: Drafter, asked: list[int]) -> list[Agreement]:
-        eog = self.model.vocab.eog
-        if drafter.reads_target or drafter.translates:
-            return probe_asking(self.context, drafter, asked, eog, self.rows if drafter.reads_target else None)
-        return probe(self.context, self.computing[drafter.name].main, asked, eog)
 
     def close(self) -> None:
         self._stack.close()

@@ -1,19 +1,19 @@
 """Before the first request: does the draft model, or a head, say what the target says?
 
-The target writes the beginning of a short answer. The draft model reads it in one batch and says what it would have
-written at every place; a head, or a model with another vocabulary, is asked for one token at every place. So a good one
-is used from the start, and one that is no use is known as such before it has slowed anybody down. Knows text and
-contexts, nothing of policies.
+The target writes the beginning of a short answer, and the drafter is asked for one token at every place. So a good one
+is used from the start, one that is no use is known as such before it has slowed anybody down, and what a question takes
+between two steps of the target is known. Knows text and contexts, nothing of policies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
+from statistics import median
 from time import perf_counter
 
 from paceline.drafters.base import Drafter, DraftRequest
-from paceline.drafters.guess import likeliest
 from paceline.engine.readers import TargetRows
 from paceline.engine.warmup import Computes
 from paceline.errors import ConfigError, PromptError
@@ -29,6 +29,14 @@ POOR = 0.1  # share of tokens a model and the target agree on, under which it is
 Agreement = tuple[float, bool]  # how sure the draft model was of its token, and whether it was the target's
 
 
+@dataclass(frozen=True, slots=True)
+class Interview:
+    """What a drafter said to each token, and what being asked for one took it."""
+
+    agreements: Sequence[Agreement] = ()
+    seconds: float = 0.0
+
+
 def question(
     vocab: Vocab, template: Callable[[], ChatTemplate] | None, words: str = QUESTION, opening: str = OPENING
 ) -> list[int]:
@@ -40,43 +48,26 @@ def question(
         return vocab.tokenize(opening)
 
 
-def probe(target: Computes, draft: Computes, asked: Sequence[int], eog: frozenset[int]) -> list[Agreement]:
-    """The draft's agreement on each token that the target writes; none where that would take too long."""
-    room = min(min(context.n_batch, context.n_ctx_seq - 1) for context in (target, draft)) - len(asked)
-    written = write(target, asked, min(N_WRITTEN, room), eog)
-    if len(written) < LEAST:
-        return []
-    batch = draft.new_batch()
-    batch.add(0, [*asked, *written[:-1]], 0, len(written))
-    rows = draft.decode(batch)
-    found = [(sure, token == own) for own, (token, sure) in zip(written, map(likeliest, rows), strict=True)]
-    draft.remove(0, 0)
-    return found
-
-
-def probe_asking(
+def probe(
     target: Computes, drafter: Drafter, asked: Sequence[int], eog: frozenset[int], rows: TargetRows | None = None
-) -> list[Agreement]:
-    """Agreement on the tokens that the target writes, as many as there is time for: a head's, which reads the target's
-    rows, or a model's with a vocabulary of its own."""
-    text, guesses = list(asked), []
+) -> Interview:
+    """Agreement on the tokens that the target writes, as many as there is time for; none where that are too few. `rows`
+    are the target's, for a head that reads them."""
+    text, guesses, took = list(asked), [], []
     n_most = min(N_WRITTEN, target.n_ctx_seq - 1 - len(asked)) if len(asked) <= target.n_batch else 0
     for token, first in islice(steps(target, asked, eog, rows), max(0, n_most)):
         start = len(text) - first
         if rows:
             drafter.observe(0, start, text, rows.rows(drafter.source, 0, first))
         text.append(token)
+        before = perf_counter()
         (draft,) = drafter.draft([DraftRequest(0, text, 1, p_min=0.0)])
+        took.append(perf_counter() - before)
         guesses.append((draft.confidence[0], draft.tokens[0]) if draft.tokens else (0.0, -1))
     drafter.begin(0, [])
     written = text[len(asked) + 1 :]
     found = [(sure, token == own) for own, (sure, token) in zip(written, guesses, strict=False)]
-    return found if len(found) >= LEAST else []
-
-
-def write(context: Computes, asked: Sequence[int], n: int, eog: frozenset[int]) -> list[int]:
-    """What it says greedily, n tokens at most. Leaves the context empty."""
-    return [token for token, _ in islice(steps(context, asked, eog), n)] if n >= LEAST else []
+    return Interview(found, median(took)) if len(found) >= LEAST else Interview()
 
 
 def steps(
