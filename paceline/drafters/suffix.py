@@ -123,6 +123,9 @@ class Half:
         self.text = Text(SHARED_SIZES, [])
         self.starts: list[int] = []
 
+    def catch_up(self) -> None:
+        self.text.catch_up(self.tokens)
+
     def find(self, tail: Tail) -> Match:
         """The longest match, where it says something: prompts of a chat all end alike, so what an output has in common
         with another prompt's end does not count. A match as long as the tail does: the same question is asked again."""
@@ -146,19 +149,27 @@ class Outputs:
         self._n_half = n_tokens // 2
         self._halves: list[Half] = []
 
-    def learn(self, tokens: Sequence[int], n_prompt: int) -> None:
-        """The output after this prompt, with the prompt's end, so that the same question finds its answer."""
+    def learn(self, ended: Sequence[tuple[Sequence[int], int]]) -> None:
+        """Outputs after prompts of so many tokens."""
+        for tokens, n_prompt in ended:
+            self._add(tokens, n_prompt)
+        if self._halves:
+            self._halves[0].catch_up()
+
+    def _add(self, tokens: Sequence[int], n_prompt: int) -> None:
+        """With the prompt's end, so that the same question finds its answer."""
         n_before = min(n_prompt, LONGEST)
         learned = [*tokens[n_prompt - n_before :], END]
         n_cut = max(0, len(learned) - self._n_half)
         if n_cut == len(learned):
             return
         if not self._halves or len(self._halves[0].tokens) + len(learned) - n_cut > self._n_half:
+            if self._halves:
+                self._halves[0].catch_up()
             self._halves = [Half(), *self._halves[:1]]
         half = self._halves[0]
         half.starts.append(len(half.tokens) + max(0, n_before - n_cut))
         half.tokens += learned[n_cut:]
-        half.text.catch_up(half.tokens)
 
     def find(self, tail: Tail) -> list[Match]:
         return [half.find(tail) for half in self._halves]
@@ -202,9 +213,9 @@ class Suffix(Drafter):
         return text
 
     def _learn_ended(self) -> None:
-        for tokens, n_prompt in self._ended:
-            self._outputs.learn(tokens, n_prompt)
-        self._ended.clear()
+        if self._ended:
+            self._outputs.learn(self._ended)
+            self._ended.clear()
 
     def _follow(self, request: DraftRequest, match: Match) -> Draft:
         """The places vote on one token after the other; the last one left is followed without asking."""

@@ -67,7 +67,7 @@ def probe(
     drafter.begin(0, [])
     written = text[len(asked) + 1 :]
     found = [(sure, token == own) for own, (sure, token) in zip(written, guesses, strict=False)]
-    return Interview(found, median(took)) if len(found) >= LEAST else Interview()
+    return Interview(found, median(took)) if len(guesses) >= LEAST else Interview()
 
 
 def steps(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,20 @@ def test_sorting_again_changes_nothing(start: list[int], more: list[int], n: int
             assert [list(index.places(history)) for index in indexes] == [
                 places(history, len(history), index.n) for index in indexes
             ]
+
+
+@given(st.integers(0, 60), st.lists(st.integers(0, 80), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 99))
+def test_many_tokens_at_once_are_taken_in_as_one_by_one(n_start: int, chunks: list[int], n: int, seed: int) -> None:
+    random = Random(seed)
+    history = [random.randrange(-1, 3) for _ in range(n_start)]
+    at_once, one_by_one = NgramIndex(n, history), NgramIndex(n, history)
+    for chunk in chunks:
+        for _ in range(chunk):
+            history.append(random.randrange(-1, 3))
+            one_by_one.catch_up(history)
+        at_once.catch_up(history)
+        assert at_once.hash == one_by_one.hash
+        assert list(at_once.places(history)) == list(one_by_one.places(history)) == places(history, len(history), n)
 
 
 def test_a_hash_is_never_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

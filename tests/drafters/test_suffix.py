@@ -164,9 +164,9 @@ def test_old_outputs_are_forgotten_and_the_memory_is_bounded() -> None:
 
 def test_an_output_larger_than_the_memory_leaves_its_end() -> None:
     outputs = Outputs(20)
-    outputs.learn(list(range(100)), 50)
+    outputs.learn([(list(range(100)), 50)])
     assert len(outputs) == 10
-    Outputs(0).learn([1, 2, 3], 1)
+    Outputs(0).learn([([1, 2, 3], 1)])
 
 
 def test_a_reused_seq_starts_anew() -> None:

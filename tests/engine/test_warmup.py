@@ -89,21 +89,6 @@ def test_a_bad_curve_heals_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -
     assert context.cells[0] == [7] * 10
 
 
-def test_it_is_measured_again_after_the_first_second_fourth_and_eighth_request() -> None:
-    context, curve = FakeContext(n_ctx=64), CostCurve()
-    curve.spread = 0.01
-    idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 0))])
-    measured = []
-    for n_finished in range(1, 17):
-        n_before = len(context.batches)
-        while idle.turn(n_finished):
-            pass
-        if len(context.batches) > n_before:
-            measured.append(n_finished)
-        curve.spread = 0.01
-    assert measured == [1, 2, 4, 8, 16]
-
-
 class Rebuilding(Clocked):
     """Two steps of another size take longer, as where a graph is built and captured anew."""
 
@@ -115,6 +100,30 @@ class Rebuilding(Clocked):
         self.n_last = n
         super()._check(entries)
         self.now[0] += (0.003, 0.002, 0.0)[min(2, self.n_alike)]
+
+
+CPU = {1: 0.010, 2: 0.0136, 4: 0.019, 8: 0.033, 16: 0.055, 32: 0.107, 64: 0.2}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Clocked, [1, 2, 4, 8, 16]), (Rebuilding, [1, 5])])
+def test_it_is_measured_again_ever_more_seldom_and_where_size_matters_only_until_it_is_calm(
+    kind: type[Clocked], expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, curve = [0.0], CostCurve()
+    monkeypatch.setattr(warmup, "perf_counter", lambda: now[0])
+    context = kind(now, CPU if kind is Clocked else dict.fromkeys(CPU, 0.001))
+    idle = IdleMeasuring([(Measurement(context, curve), lambda: (0, 0))])
+    measured = []
+    for n_finished in range(1, 17):
+        if n_finished == 5 and kind is Rebuilding:
+            curve.spread = math.inf
+        n_before = len(context.batches)
+        while idle.turn(n_finished):
+            pass
+        if len(context.batches) > n_before:
+            measured.append(n_finished)
+    assert curve.is_calm
+    assert measured == expected
 
 
 def test_the_way_back_to_plain_steps_is_measured_after_plain_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,7 @@ def test_the_gain_of_a_model_is_foretold_from_how_it_did_on_a_text() -> None:
     assert good > fair > 0.0 > one.prospect([(0.9, False)] * 30, QUICK)
     assert one.prospect([(0.02, False)] * 30, 0.0) == 0.0
     assert one.prospect([(0.9, True)] * 30, 5 * QUICK) < good - 4 * QUICK
+    assert one.prospect([(0.9, True)] * 30, QUICK, beside=0.1) == pytest.approx(good - 0.1 * one.rate)
 
 
 # -- sizes, where changing them costs time

@@ -297,6 +297,26 @@ def test_a_model_that_does_well_in_the_probe_is_used_from_the_first_step_and_ano
     assert n_asked(True) == 40
 
 
+def test_what_the_probe_promises_depends_on_the_company() -> None:
+    """With eight slots a batch is dear already: the model that is used for one is not for eight, and for one again."""
+    policy, script = new_policy(), Script({MODEL: ([0.8] * 4, 0.1)})
+    policy.set_agreement(MODEL, [(0.8, True)] * 30, 0.05)
+    seats = [Seat(seq) for seq in range(8)]
+
+    def n_asked(*company: Seat) -> int:
+        before = script.asked[MODEL]
+        for _ in range(10):
+            propose(policy, script, *company)
+            for seat in company:
+                policy.settled(seat, [*range(len(seat.draft) + 1)])
+            policy.observe_step(len(company), len(company), 0, CPU[len(company)])
+        return script.asked[MODEL] - before
+
+    assert n_asked(seats[0]) == 10
+    assert n_asked(*seats) < 3
+    assert n_asked(seats[0]) == 10
+
+
 def test_asking_for_what_is_then_not_checked_gains_nothing() -> None:
     """One slot's token alone is not worth the jump from four to five tokens, however likely it is."""
     policy = AutoPolicy(Planner(CostCurve({4: 1.0, 5: 1.35, 8: 1.45, 16: 2.9})))
