@@ -205,6 +205,9 @@ class Simulation:
         slots = [SimSlot(seq, text) for seq, text in enumerate(texts)]
         for slot in slots:
             self.policy.begin(slot.seq, sampled=sampled)
+        n_prompt = sum(len(slot.text.prompt) for slot in slots)
+        self.policy.passed(n_prompt)
+        self.true.passed(n_prompt)
         while all(slot.left for slot in slots):
             self.step(slots)
         for slot in slots:

@@ -29,7 +29,7 @@ FEW = 4  # tokens that anybody may have checked
 ROUND = (2, 4, 8, 16, 32, 64)  # sizes of batches where changing the size costs time; no draft makes one larger
 LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
-HORIZON = 32  # steps for which the size that was best lately is expected to stay best
+HORIZON = 128  # steps for which the size that was best lately is expected to stay best
 CERTAIN = tuple(0.9**j for j in range(17))  # a draft model can hardly do better
 
 
