@@ -251,7 +251,7 @@ def test_why_a_model_is_not_used_is_said_once_in_numbers(caplog: pytest.LogCaptu
     for _ in range(8):
         simulate(Script({MODEL: ([0.02] * 4, 0.05)}, token_seconds=0.01), 0, 2000, useless)
         useless.end(0)
-    assert [record.message.split(" ms")[0] for record in caplog.records] == ["draft-simple: a question takes 50.0"]
+    assert [record.message.split(" ms")[0] for record in caplog.records] == ["draft-simple: a question takes 50.00"]
 
 
 def test_one_try_does_not_decide() -> None:

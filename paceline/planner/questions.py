@@ -1,0 +1,214 @@
+"""Whom to ask for a draft, and what each answer is worth: one rule for every drafter.
+
+Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
+does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time.
+Reading a text is not counted: it is done once, and what is learned afterwards would be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.drafters.base import Draft
+from paceline.planner.acceptance import AcceptanceModel
+from paceline.planner.base import DraftBudget, DrafterPool, ShouldContinue
+from paceline.planner.gains import Gains
+from paceline.planner.planner import Planner
+
+log = logging.getLogger("paceline")
+
+EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
+SAVED = 3.0  # plain steps of such time that can be saved up
+ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
+MANY = 64  # questions after which a drafter that does not pay is told of
+
+
+@dataclass(slots=True)
+class Offer:
+    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost."""
+
+    draft: Draft
+    p_accept: list[float]
+    n: int
+    gain: float
+    price: float
+
+
+Found = defaultdict[int, list[Offer]]
+
+
+def best(found: Sequence[Offer]) -> Offer | None:
+    """What gains most; where nothing gains anything, the last."""
+    return max(reversed(found), key=lambda offer: offer.gain, default=None)
+
+
+class Questions:
+    """Gains are learned apart for one slot, for two or three, for four to seven: a draft is worth less in company."""
+
+    def __init__(self, planner: Planner, acceptance: AcceptanceModel) -> None:
+        self.planner = planner
+        self.acceptance = acceptance
+        self.gains = Gains()
+        self._by_load = {1: self.gains}
+        self._interviews: dict[str, tuple[Sequence[tuple[float, bool]], float]] = {}
+        self.resting: set[str] = set()
+        self._budget = 0.0  # seconds left for exploration
+        self._expects = False  # somebody was asked who is expected to pay
+        self._seconds = 0.0  # of this step's questions
+        self._have_read: set[tuple[int, str]] = set()
+        self._told: set[str] = set()
+
+    def interviewed(
+        self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float
+    ) -> None:
+        """What a model said of a text before any request, and how long a question takes it `beside` its tokens."""
+        self._interviews[name] = agreements, beside
+        self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
+
+    def ask(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> Found:
+        """Everybody who is worth it, for the next step of these slots."""
+        n_context = sum(budget.n_context for budget in budgets) / len(budgets)
+        self.planner.begin_step(len(budgets), n_context)
+        if self._meet(pool, len(budgets).bit_length()):
+            self.planner.begin_step(len(budgets), n_context)
+        found: Found = defaultdict(list)
+        self._expects, self._seconds = False, 0.0
+        for name in pool.names():
+            self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
+        return found
+
+    def _meet(self, pool: DrafterPool, load: int) -> bool:
+        """Whether so many slots are new: then of models what the interview promises is expected."""
+        known = self._by_load.get(load)
+        self.gains = known or Gains()
+        if known:
+            return False
+        self._by_load[load] = self.gains
+        for name, (agreements, beside) in self._interviews.items():
+            seconds = pool.token_seconds(name, self.planner.n_slots)
+            self.gains.common[name] = self.planner.prospect(agreements, seconds, beside)
+        return True
+
+    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
+        """Those slots where it pays, or one where it may pay."""
+        asked, able = self._worth_asking(pool, name, budgets, found)
+        explores = not asked and self._budget > 0
+        asked = able[:1] if explores else asked
+        if not asked:
+            self.resting.add(name)
+            return
+        self.resting.discard(name)
+        self._expects |= not explores
+        start = pool.clock()
+        rules = [self._rule(pool, name, budget) for budget in asked]
+        unknown = self.planner.reach_of_unknown()
+        limits = [min(b.limit, max(unknown, self.gains.of(b.slot.seq, name).reach)) for b in asked]
+        drafts = pool.ask(name, [b.slot for b in asked], limits, rules)
+        took = pool.clock() - start
+        self._seconds += took
+        seconds = self._took(pool, name, asked, took)
+        self._budget -= seconds if explores else 0.0
+        for budget, draft in zip(asked, drafts, strict=True):
+            p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
+            n, gain = self.planner.best_length(p_accept)
+            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
+
+    def _worth_asking(
+        self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
+    ) -> tuple[list[DraftBudget], list[DraftBudget]]:
+        """Slots where it is expected to beat what was found already, and others where it may."""
+        asked: list[DraftBudget] = []
+        able: list[DraftBudget] = []
+        if not self._can_pay(pool, name, budgets):
+            return asked, able
+        for budget in budgets:
+            gain, known = self.gains.of(budget.slot.seq, name), best(found[budget.slot.seq])
+            least = known.gain if known else 0.0
+            if gain.expected > least:
+                asked.append(budget)
+                continue
+            if gain.upper_bound(self.gains.most[name]) > least:
+                able.append(budget)
+            gain.decay(self.gains.common[name])
+        return asked, able
+
+    def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
+        """Whether it could even if it were almost always right."""
+        if not budgets or name in self.gains.seconds:
+            return bool(budgets)
+        token_seconds, limit = pool.token_seconds(name, self.planner.n_slots), max(b.limit for b in budgets)
+        whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
+        can = self.planner.can_ever_pay(limit, token_seconds, whole)
+        if not can and limit >= ENOUGH:
+            ms, plain = 1e3 * token_seconds, 1e3 * self.planner.plain_seconds / self.planner.n_slots
+            batch = 1e3 * self.planner.seconds(ENOUGH)
+            why = f"{ms:.1f} ms a draft token" if token_seconds else f"{batch:.1f} ms for a batch of {ENOUGH} tokens"
+            why = f"{1e3 * whole:.1f} ms a draft" if whole else why
+            self._tell(name, f"{why} against {plain:.1f} ms a plain step: it cannot pay")
+        return can
+
+    def _tell(self, name: str, why: str) -> None:
+        """Once, for people who asked for this drafter."""
+        if name not in self._told:
+            self._told.add(name)
+            log.warning("%s: %s", name, why)
+
+    def _rule(self, pool: DrafterPool, name: str, budget: DraftBudget) -> ShouldContinue | None:
+        """For those that draft token by token: can going on still pay? With a whole block at once it always does."""
+        token_seconds = pool.token_seconds(name, self.planner.n_slots)
+        if not token_seconds:
+            return (lambda draft: True) if pool.question_seconds(name, self.planner.n_slots) else None
+        p_accept, mean = self.acceptance.rule(budget.slot.seq, name)
+        reached = 1.0
+
+        def should_continue(draft: Draft) -> bool:
+            nonlocal reached
+            reached *= p_accept(draft.confidence[-1])
+            n = len(draft)
+            return self.planner.pays_to_continue(reached, mean, n, budget.limit - n, token_seconds)
+
+        return should_continue
+
+    def _took(self, pool: DrafterPool, name: str, asked: Sequence[DraftBudget], seconds: float) -> float:
+        """Seconds of this question for one slot. The first about a text includes reading it: it counts like others."""
+        keys = {(budget.slot.seq, name) for budget in asked}
+        have_read, each = keys <= self._have_read, seconds / len(asked)
+        self._have_read |= keys
+        if have_read:
+            return self.gains.took(name, each)
+        return min(each, self.gains.seconds.get(name) or pool.question_seconds(name, self.planner.n_slots))
+
+    # -- learning
+
+    def learn(self, seq: int, found: Sequence[Offer], *, checked: bool) -> None:
+        """What each draft for a slot would have gained."""
+        for each in found:
+            self.gains.learn(seq, each.draft.source, (each.gain if checked else 0.0) - each.price)
+
+    @property
+    def may_explore(self) -> bool:
+        return self._budget > 0
+
+    def considered(self, seconds: float) -> None:
+        """Deciding took so long in all: exploration too, unless somebody was expected to pay."""
+        self._budget -= 0.0 if self._expects else seconds - self._seconds
+
+    def passed(self, seconds: float) -> None:
+        self._budget = min(self._budget + EXPLORATION * seconds, SAVED * self.planner.plain_seconds)
+
+    def end(self, seq: int) -> None:
+        for name in self._interviews:
+            self._explain_rest(name)
+        for gains in self._by_load.values():
+            gains.end(seq)
+        self._have_read = {key for key in self._have_read if key[0] != seq}
+
+    def _explain_rest(self, name: str) -> None:
+        """A model that was given to us and asked often, but does not pay."""
+        seconds, common = self.gains.seconds.get(name, 0.0), self.gains.common[name]
+        if self.gains.n_asked[name] > MANY and common < 0:
+            worth = max(0.0, 1e3 * (seconds + common / self.planner.rate))
+            self._tell(name, f"a question takes {1e3 * seconds:.2f} ms and saves {worth:.2f} ms: it is seldom asked")
