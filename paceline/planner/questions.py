@@ -143,12 +143,18 @@ class Questions:
         whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
         can = self.planner.can_ever_pay(limit, token_seconds, whole)
         if not can and limit >= ENOUGH:
-            ms, plain = 1e3 * token_seconds, 1e3 * self.planner.plain_seconds / self.planner.n_slots
-            batch = 1e3 * self.planner.seconds(ENOUGH)
-            why = f"{ms:.1f} ms a draft token" if token_seconds else f"{batch:.1f} ms for a batch of {ENOUGH} tokens"
-            why = f"{1e3 * whole:.1f} ms a draft" if whole else why
-            self._tell(name, f"{why} against {plain:.1f} ms a plain step: it cannot pay")
+            self._tell(name, f"{self._why(limit, token_seconds, whole)}: it cannot pay")
         return can
+
+    def _why(self, limit: int, token_seconds: float, whole: float) -> str:
+        """Its own time, where it could pay without that; else it is the batches."""
+        planner, n = self.planner, self.planner.n_slots
+        plain = 1e3 * planner.plain_seconds
+        if planner.can_ever_pay(limit, 0.0):
+            own = f"{1e3 * token_seconds:.1f} ms a draft token" if token_seconds else f"{1e3 * whole:.1f} ms a draft"
+            return f"{own} against {plain / n:.1f} ms a plain step"
+        size = n * (1 + ENOUGH)
+        return f"{1e3 * planner.seconds(size):.1f} ms for a batch of {size} tokens against {plain:.1f} ms for {n}"
 
     def _tell(self, name: str, why: str) -> None:
         """Once, for people who asked for this drafter."""

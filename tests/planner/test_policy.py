@@ -254,6 +254,14 @@ def test_why_a_model_is_not_used_is_said_once_in_numbers(caplog: pytest.LogCaptu
     assert [record.message.split(" ms")[0] for record in caplog.records] == ["draft-simple: a question takes 50.00"]
 
 
+def test_where_it_is_the_batches_that_are_dear_they_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Two slots on a machine where every token costs a plain step: no draft can pay, however quick."""
+    policy = AutoPolicy(Planner(CostCurve({n: float(n) for n in (1, 2, 4, 8, 16, 32)})))
+    propose(policy, Script({MODEL: ([0.9] * 4, 0.1)}, token_seconds=0.001), Seat(0), Seat(1))
+    said = [record.message for record in caplog.records]
+    assert said == ["draft-simple: 10000.0 ms for a batch of 10 tokens against 2000.0 ms for 2: it cannot pay"]
+
+
 def test_one_try_does_not_decide() -> None:
     """The machine hesitated for a hundred steps while the model drafted."""
     script, policy, seat = Script({MODEL: ([0.95] * 3, 0.05)}), new_policy(), Seat()
