@@ -10,6 +10,7 @@ from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 
 ShouldContinue = Callable[[Draft], bool]
+Agreement = tuple[float, bool]  # how sure a draft model was of its token, and whether it was the target's
 
 
 class Drafted(Protocol):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+from paceline.planner.base import Agreement
 from paceline.planner.costs import CostCurve
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
@@ -244,7 +245,7 @@ class Planner:
             right[n] - 1 > self.least_rate * (seconds + whole_seconds) for n, seconds in enumerate(extra, start=1)
         )
 
-    def prospect(self, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float = 0.0) -> float:
+    def prospect(self, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0) -> float:
         """What asking a model would have gained on average, after its own time, where it said how sure it was of each
         token of a text, and whether that was right is known; at a size that has become usual. A question takes it so
         long `beside` its tokens."""
@@ -252,9 +253,10 @@ class Planner:
         self._nothing = self.seconds(self.n_slots)
         found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
         gain, n_drafted = sum(gain for gain, _ in found), sum(n for _, n in found)
+        self.begin_step(self.n_slots, self.n_context)
         return (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found) - self.rate * beside
 
-    def _hindsight(self, agreements: Sequence[tuple[float, bool]], token_seconds: float) -> tuple[float, int]:
+    def _hindsight(self, agreements: Sequence[Agreement], token_seconds: float) -> tuple[float, int]:
         """What checking its tokens would have gained, and how many it would have drafted."""
         reached, n_drafted = 1.0, 0
         for n_drafted, (confidence, _) in enumerate(agreements[:LOOK_AHEAD], start=1):

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.drafters.proposal import Proposal
 from paceline.planner.acceptance import AcceptanceModel
-from paceline.planner.base import DraftBudget, Drafted, DrafterPool, Policy
+from paceline.planner.base import Agreement, DraftBudget, Drafted, DrafterPool, Policy
 from paceline.planner.gains import GainEstimate, Gains
 from paceline.planner.planner import Planner
 from paceline.planner.questions import Offer, Questions, best
@@ -67,7 +67,7 @@ class AutoPolicy(Policy):
         return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > 0
 
     def set_agreement(
-        self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float = 0.0
+        self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0
     ) -> None:
         """How sure a model was of each token that the target wrote before any request, and whether it was right. A
         question takes it so long `beside` its tokens."""

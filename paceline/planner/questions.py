@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
-from paceline.planner.base import DraftBudget, DrafterPool, ShouldContinue
+from paceline.planner.base import Agreement, DraftBudget, DrafterPool, ShouldContinue
 from paceline.planner.gains import Gains
 from paceline.planner.planner import Planner
 
@@ -53,7 +53,7 @@ class Questions:
         self.acceptance = acceptance
         self.gains = Gains()
         self._by_load = {1: self.gains}
-        self._interviews: dict[str, tuple[Sequence[tuple[float, bool]], float]] = {}
+        self._interviews: dict[str, tuple[Sequence[Agreement], float]] = {}
         self.resting: set[str] = set()
         self._budget = 0.0  # seconds left for exploration
         self._expects = False  # somebody was asked who is expected to pay
@@ -61,36 +61,30 @@ class Questions:
         self._have_read: set[tuple[int, str]] = set()
         self._told: set[str] = set()
 
-    def interviewed(
-        self, name: str, agreements: Sequence[tuple[float, bool]], token_seconds: float, beside: float
-    ) -> None:
+    def interviewed(self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float) -> None:
         """What a model said of a text before any request, and how long a question takes it `beside` its tokens."""
         self._interviews[name] = agreements, beside
         self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
 
     def ask(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> Found:
         """Everybody who is worth it, for the next step of these slots."""
-        n_context = sum(budget.n_context for budget in budgets) / len(budgets)
-        self.planner.begin_step(len(budgets), n_context)
-        if self._meet(pool, len(budgets).bit_length()):
-            self.planner.begin_step(len(budgets), n_context)
+        self.planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
+        self._meet(pool, len(budgets).bit_length())
         found: Found = defaultdict(list)
         self._expects, self._seconds = False, 0.0
         for name in pool.names():
             self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
         return found
 
-    def _meet(self, pool: DrafterPool, load: int) -> bool:
-        """Whether so many slots are new: then of models what the interview promises is expected."""
-        known = self._by_load.get(load)
-        self.gains = known or Gains()
-        if known:
-            return False
-        self._by_load[load] = self.gains
+    def _meet(self, pool: DrafterPool, load: int) -> None:
+        """So many slots: where that is new, of models what the interview promises is expected."""
+        if load in self._by_load:
+            self.gains = self._by_load[load]
+            return
+        self.gains = self._by_load[load] = Gains()
         for name, (agreements, beside) in self._interviews.items():
             seconds = pool.token_seconds(name, self.planner.n_slots)
             self.gains.common[name] = self.planner.prospect(agreements, seconds, beside)
-        return True
 
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
         """Those slots where it pays, or one where it may pay."""

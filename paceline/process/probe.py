@@ -18,6 +18,7 @@ from paceline.engine.readers import TargetRows
 from paceline.engine.warmup import Computes
 from paceline.errors import ConfigError, PromptError
 from paceline.llama.model import Vocab
+from paceline.planner.base import Agreement
 from paceline.text.chat import ChatTemplate
 
 QUESTION = "How do I make tea?"
@@ -26,7 +27,6 @@ N_WRITTEN = 40  # tokens
 LEAST = 16  # or nothing is said
 SECONDS = (0.6, 3.0)  # for N_WRITTEN and for LEAST tokens
 POOR = 0.1  # share of tokens a model and the target agree on, under which it is no use
-Agreement = tuple[float, bool]  # how sure the draft model was of its token, and whether it was the target's
 
 
 @dataclass(frozen=True, slots=True)

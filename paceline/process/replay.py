@@ -16,10 +16,9 @@ from paceline.drafters.base import Draft, Drafter, DraftRequest
 from paceline.drafters.proposal import Proposal
 from paceline.engine.drafting import Drafting
 from paceline.llama.lib import Floats
-from paceline.planner.base import DraftBudget, Drafted, ShouldContinue
+from paceline.planner.base import Agreement, DraftBudget, Drafted, ShouldContinue
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy
-from paceline.process.probe import Agreement
 
 LONGEST = 64  # tokens drafted at once
 
