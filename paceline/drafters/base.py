@@ -115,6 +115,10 @@ class Drafter(Protocol):
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         """A request starts with this prompt."""
 
+    def is_ready(self, seq: int, tokens: Sequence[int]) -> bool:
+        """Whether it has what it needs to go on with this text."""
+        return True
+
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """One draft for each request, in order; an empty one where there is nothing to say."""
 

@@ -115,6 +115,9 @@ class HeadDrafter(Drafter):
         for memory in self.memories:
             memory.cut(seq, n)
 
+    def is_ready(self, seq: int, tokens: Sequence[int]) -> bool:
+        return self._traces[seq].ends_before_last(tokens)
+
     def n_rows(self, n_text: int, n_left: int) -> int:
         return max(1, min(self.window, self._n_worth(n_text, n_left)))
 

@@ -84,13 +84,15 @@ class Drafting:
         for budget in budgets:
             budget.slot.draft.cut(max(0, budget.limit))
 
-    @staticmethod
-    def _budget(slot: Slot, room: int) -> DraftBudget:
+    def _budget(self, slot: Slot, room: int) -> DraftBudget:
         slot.draft = Proposal()
         slot.candidates.clear()
         speculative = slot.speculative
         limit = room if speculative.n_max is None else min(room, speculative.n_max)
-        return DraftBudget(slot, limit if slot.stats else 0, slot.stats, len(slot.tokens), speculative.n_min or 0)
+        sources = [name for name in self._wanted(slot) if self.drafters[name].is_ready(slot.seq, slot.tokens)]
+        return DraftBudget(
+            slot, limit if sources else 0, sources, len(slot.tokens), speculative.n_min or 0, slot.n_left
+        )
 
     # -- what policies ask for
 

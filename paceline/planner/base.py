@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 
+USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
+
 ShouldContinue = Callable[[Draft], bool]
 Agreement = tuple[float, bool]  # how sure a draft model was of its token, and whether it was the target's
 
@@ -23,13 +25,14 @@ class Drafted(Protocol):
 
 @dataclass(slots=True)
 class DraftBudget:
-    """One slot that may draft: at most how many tokens, by whom, after how much context."""
+    """One slot that may draft: at most how many tokens, by whom, after how much context, and how many may follow."""
 
     slot: Drafted
     limit: int
     sources: Collection[str]
     n_context: int = 0
     n_min: int = 0
+    n_left: int = USUAL_ANSWER
 
 
 class DrafterPool(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import Agreement, DraftBudget, DrafterPool, ShouldContinue
-from paceline.planner.gains import Gains
+from paceline.planner.gains import MOST, MOST_OF_MODELS, Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
@@ -23,18 +23,21 @@ log = logging.getLogger("paceline")
 EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
+CATCH_UP = 8  # tokens that came since a drafter was asked: with so many to read, a question is no usual one
 MANY = 64  # questions after which a drafter that does not pay is told of
 
 
 @dataclass(slots=True)
 class Offer:
-    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost."""
+    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost, and
+    how much of that counts at most."""
 
     draft: Draft
     p_accept: list[float]
     n: int
     gain: float
     price: float
+    most: float
 
 
 Found = defaultdict[int, list[Offer]]
@@ -58,12 +61,13 @@ class Questions:
         self._budget = 0.0  # seconds left for exploration
         self._expects = False  # somebody was asked who is expected to pay
         self._seconds = 0.0  # of this step's questions
-        self._have_read: set[tuple[int, str]] = set()
+        self._asked_at: dict[tuple[int, str], int] = {}  # of a text's tokens, by slot and drafter
         self._told: set[str] = set()
 
     def interviewed(self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float) -> None:
         """What a model said of a text before any request, and how long a question takes it `beside` its tokens."""
         self._interviews[name] = agreements, beside
+        self.gains.seconds[name] = beside + token_seconds
         self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
 
     def ask(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> Found:
@@ -105,10 +109,11 @@ class Questions:
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
         self._budget -= seconds if explores else 0.0
+        most = MOST_OF_MODELS if pool.question_seconds(name, self.planner.n_slots) else MOST
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
             n, gain = self.planner.best_length(p_accept)
-            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
+            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds, most))
 
     def _worth_asking(
         self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
@@ -124,14 +129,14 @@ class Questions:
             if gain.expected > least:
                 asked.append(budget)
                 continue
-            if gain.upper_bound(self.gains.most[name]) > least:
+            if gain.upper_bound(self.gains.spread[name], budget.n_left) > least:
                 able.append(budget)
             gain.decay(self.gains.common[name])
         return asked, able
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""
-        if not budgets or name in self.gains.seconds:
+        if not budgets or self.gains.n_asked[name]:
             return bool(budgets)
         token_seconds, limit = pool.token_seconds(name, self.planner.n_slots), max(b.limit for b in budgets)
         whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
@@ -173,11 +178,12 @@ class Questions:
         return should_continue
 
     def _took(self, pool: DrafterPool, name: str, asked: Sequence[DraftBudget], seconds: float) -> float:
-        """Seconds of this question for one slot. The first about a text includes reading it: it counts like others."""
-        keys = {(budget.slot.seq, name) for budget in asked}
-        have_read, each = keys <= self._have_read, seconds / len(asked)
-        self._have_read |= keys
-        if have_read:
+        """Seconds of this question for one slot. Where there was much to read first it counts like others."""
+        places = {(budget.slot.seq, name): budget.n_context for budget in asked}
+        n_new = max(n - self._asked_at.get(key, -CATCH_UP) for key, n in places.items())
+        self._asked_at |= places
+        each = seconds / len(asked)
+        if n_new < CATCH_UP:
             return self.gains.took(name, each)
         return min(each, self.gains.seconds.get(name) or pool.question_seconds(name, self.planner.n_slots))
 
@@ -186,7 +192,8 @@ class Questions:
     def learn(self, seq: int, found: Sequence[Offer], *, checked: bool) -> None:
         """What each draft for a slot would have gained."""
         for each in found:
-            self.gains.learn(seq, each.draft.source, (each.gain if checked else 0.0) - each.price)
+            gained = (each.gain if checked else 0.0) - each.price
+            self.gains.learn(seq, each.draft.source, min(gained, each.most))
 
     @property
     def may_explore(self) -> bool:
@@ -204,7 +211,7 @@ class Questions:
             self._explain_rest(name)
         for gains in self._by_load.values():
             gains.end(seq)
-        self._have_read = {key for key in self._have_read if key[0] != seq}
+        self._asked_at = {key: n for key, n in self._asked_at.items() if key[0] != seq}
 
     def _explain_rest(self, name: str) -> None:
         """A model that was given to us and asked often, but does not pay."""

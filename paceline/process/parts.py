@@ -27,7 +27,7 @@ from paceline.llama.loading import idle_flags
 from paceline.llama.model import Model
 from paceline.llama.rpc import WORKERS
 from paceline.llama.shared import SharedModels
-from paceline.planner.base import Policy
+from paceline.planner.base import USUAL_ANSWER, Policy
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
@@ -44,7 +44,6 @@ log = logging.getLogger("paceline")
 MEASURING = 0.55  # seconds for the target's cost curve, before the first request
 READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
 HANDING_OUT = 0.01  # of a prompt's time may go into handing out the target's rows of it
-USUAL_ANSWER = 256  # tokens, where a request sets no lower limit
 LARGE = 128  # tokens in a batch where each costs as little as it ever will
 HANDFUL = 64  # tokens: with fewer to go by a draft model drafts much worse
 SNAPSHOTS = 8  # of a recurrent state, which can be 50 MiB for each slot; longer drafts are taken back by a checkpoint
