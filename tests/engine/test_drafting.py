@@ -33,6 +33,25 @@ def test_nothing_is_drafted_after_the_end_of_a_text() -> None:
     assert slot.draft.tokens == [1, EOG]
 
 
+class Waiting(Beyond):
+    """Goes on with one text only."""
+
+    def is_ready(self, seq: int, tokens: Sequence[int]) -> bool:
+        return seq == 1
+
+
+def test_who_lacks_what_it_needs_to_go_on_with_a_text_is_not_asked_about_it() -> None:
+    drafting = Drafting([Waiting(1.0)], FixedPolicy(), frozenset({EOG}))
+    slots = []
+    for seq in (0, 1):
+        stats = {"prophet": DrafterStats("prophet")}
+        slots.append(Slot(seq, tokens=[3], active=Client([3]).active, stats=stats, draft=Proposal()))
+        slots[-1].sampler = type("Seeded", (), {"seed": 0})()
+    drafting.propose(slots, [8, 8])
+    assert [slot.draft.tokens for slot in slots] == [[], [1, EOG]]
+    assert drafting.stats["prophet"].n_calls == 1
+
+
 class Failing:
     """A grammar that breaks whatever it is asked."""
 
