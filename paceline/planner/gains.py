@@ -73,9 +73,10 @@ def option(mean: float, deviation: float) -> float:
 class Gains:
     """Of every drafter: estimates by slot, what all texts have in common, and how long a question takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_slots: int = 1) -> None:
+        """For so many slots: with more, a draft may bring less, everywhere."""
         self.common: defaultdict[str, float] = defaultdict(lambda: PRIOR_GAIN)
-        self.spread: defaultdict[str, float] = defaultdict(lambda: SPREAD)
+        self.spread: defaultdict[str, float] = defaultdict(lambda: SPREAD / n_slots)
         self.n_asked: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self._of: defaultdict[int, dict[str, GainEstimate]] = defaultdict(dict)

@@ -1,8 +1,9 @@
 """Whom to ask for a draft, and what each answer is worth: one rule for every drafter.
 
 Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
-does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time.
-Reading a text is not counted: it is done once, and what is learned afterwards would be lost.
+does. Where that is not expected but may well be worth knowing for the rest of the text, a drafter is tried by a few
+questions in a row. Such exploration has a budget for each drafter, a share of all time, and what it takes to read a
+text first is paid from it too.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import Agreement, DraftBudget, DrafterPool, ShouldContinue
-from paceline.planner.gains import MOST, MOST_OF_MODELS, Gains
+from paceline.planner.gains import MOST, MOST_OF_MODELS, TRIAL, Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
 
-EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
+EXPLORATION = 0.003  # of all time, for trying each drafter where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 CATCH_UP = 8  # tokens that came since a drafter was asked: with so many to read, a question is no usual one
@@ -58,7 +59,7 @@ class Questions:
         self._by_load = {1: self.gains}
         self._interviews: dict[str, tuple[Sequence[Agreement], float]] = {}
         self.resting: set[str] = set()
-        self._budget = 0.0  # seconds left for exploration
+        self._budgets: dict[str, float] = {}  # seconds left for exploring each drafter
         self._expects = False  # somebody was asked who is expected to pay
         self._seconds = 0.0  # of this step's questions
         self._asked_at: dict[tuple[int, str], int] = {}  # of a text's tokens, by slot and drafter
@@ -67,8 +68,7 @@ class Questions:
     def interviewed(self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float) -> None:
         """What a model said of a text before any request, and how long a question takes it `beside` its tokens."""
         self._interviews[name] = agreements, beside
-        self.gains.seconds[name] = beside + token_seconds
-        self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
+        self._expect(name, token_seconds)
 
     def ask(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> Found:
         """Everybody who is worth it, for the next step of these slots."""
@@ -77,6 +77,7 @@ class Questions:
         found: Found = defaultdict(list)
         self._expects, self._seconds = False, 0.0
         for name in pool.names():
+            self._budgets.setdefault(name, 0.0)
             self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
         return found
 
@@ -85,16 +86,21 @@ class Questions:
         if load in self._by_load:
             self.gains = self._by_load[load]
             return
-        self.gains = self._by_load[load] = Gains()
-        for name, (agreements, beside) in self._interviews.items():
-            seconds = pool.token_seconds(name, self.planner.n_slots)
-            self.gains.common[name] = self.planner.prospect(agreements, seconds, beside)
+        self.gains = self._by_load[load] = Gains(self.planner.n_slots)
+        for name in self._interviews:
+            self._expect(name, pool.token_seconds(name, self.planner.n_slots))
+
+    def _expect(self, name: str, token_seconds: float) -> None:
+        """Of a model, for as many slots as there are now, what the interview promises."""
+        agreements, beside = self._interviews[name]
+        self.gains.seconds[name] = beside + token_seconds
+        self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
 
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
         """Those slots where it pays, or one where it may pay."""
         asked, able = self._worth_asking(pool, name, budgets, found)
-        explores = not asked and self._budget > 0
-        asked = able[:1] if explores else asked
+        explores = not asked and bool(able)
+        asked = self._tried(name, able) if explores else asked
         if not asked:
             self.resting.add(name)
             return
@@ -108,12 +114,18 @@ class Questions:
         took = pool.clock() - start
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
-        self._budget -= seconds if explores else 0.0
+        self._budgets[name] -= took if explores else 0.0
         most = MOST_OF_MODELS if pool.question_seconds(name, self.planner.n_slots) else MOST
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
             n, gain = self.planner.best_length(p_accept)
             found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds, most))
+
+    def _tried(self, name: str, able: Sequence[DraftBudget]) -> list[DraftBudget]:
+        """One slot where it may pay: a trial that has begun is ended, another begins when there is time for it."""
+        begun = (b for b in able if 0 < self.gains.of(b.slot.seq, name).n_asked < TRIAL)
+        one = next(begun, able[0] if self._budgets[name] > 0 else None)
+        return [one] if one else []
 
     def _worth_asking(
         self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
@@ -178,14 +190,14 @@ class Questions:
         return should_continue
 
     def _took(self, pool: DrafterPool, name: str, asked: Sequence[DraftBudget], seconds: float) -> float:
-        """Seconds of this question for one slot. Where there was much to read first it counts like others."""
+        """Seconds of this question for one slot. Where a text, or much of it, had to be read first it counts like
+        others."""
         places = {(budget.slot.seq, name): budget.n_context for budget in asked}
-        n_new = max(n - self._asked_at.get(key, -CATCH_UP) for key, n in places.items())
+        least, known = pool.question_seconds(name, self.planner.n_slots), self._asked_at
+        read = any(key not in known or (least and n - known[key] >= CATCH_UP) for key, n in places.items())
         self._asked_at |= places
         each = seconds / len(asked)
-        if n_new < CATCH_UP:
-            return self.gains.took(name, each)
-        return min(each, self.gains.seconds.get(name) or pool.question_seconds(name, self.planner.n_slots))
+        return min(each, self.gains.seconds.get(name, least)) if read else self.gains.took(name, each)
 
     # -- learning
 
@@ -197,14 +209,18 @@ class Questions:
 
     @property
     def may_explore(self) -> bool:
-        return self._budget > 0
+        return any(left > 0 for left in self._budgets.values())
 
     def considered(self, seconds: float) -> None:
         """Deciding took so long in all: exploration too, unless somebody was expected to pay."""
-        self._budget -= 0.0 if self._expects else seconds - self._seconds
+        if not self._expects:
+            for name in self._budgets:
+                self._budgets[name] -= (seconds - self._seconds) / len(self._budgets)
 
     def passed(self, seconds: float) -> None:
-        self._budget = min(self._budget + EXPLORATION * seconds, SAVED * self.planner.plain_seconds)
+        most = SAVED * self.planner.plain_seconds
+        for name, left in self._budgets.items():
+            self._budgets[name] = min(left + EXPLORATION * seconds, most)
 
     def end(self, seq: int) -> None:
         for name in self._interviews:
