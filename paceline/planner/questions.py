@@ -1,9 +1,8 @@
 """Whom to ask for a draft, and what each answer is worth: one rule for every drafter.
 
 Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
-does. Where that is not expected but may well be worth knowing for the rest of the text, a drafter is tried by a few
-questions in a row. Such exploration has a budget for each drafter, a share of all time, and what it takes to read a
-text first is paid from it too.
+does. Where that is not expected, but may well be worth knowing for the rest of the text, asking is exploration, which
+has a budget for each drafter: a share of all time for questions, and one for reading texts first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import Agreement, DraftBudget, DrafterPool, ShouldContinue
-from paceline.planner.gains import MOST, MOST_OF_MODELS, TRIAL, Gains
+from paceline.planner.gains import MOST, MOST_OF_MODELS, Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
@@ -24,6 +23,8 @@ log = logging.getLogger("paceline")
 EXPLORATION = 0.003  # of all time, for trying each drafter where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
+FIRST_READING = 16  # questions that reading a text takes as long as, before that is known
+READING_RATE = 0.3
 CATCH_UP = 8  # tokens that came since a drafter was asked: with so many to read, a question is no usual one
 MANY = 64  # questions after which a drafter that does not pay is told of
 
@@ -39,6 +40,30 @@ class Offer:
     gain: float
     price: float
     most: float
+
+
+@dataclass(slots=True)
+class Budget:
+    """Seconds left for exploring one drafter: for `asking` it, and for `reading` texts first, which takes about
+    `a_text`. Apart, since questions about a text that was read would be missed more than another text."""
+
+    a_text: float
+    asking: float = 0.0
+    reading: float = 0.0
+
+    @property
+    def may_read(self) -> bool:
+        return self.reading >= self.a_text
+
+    def spend(self, asking: float, reading: float) -> None:
+        self.asking -= asking
+        if reading > 0:
+            self.reading -= reading
+            self.a_text += READING_RATE * (reading - self.a_text)
+
+    def passed(self, seconds: float, most: float) -> None:
+        self.asking = min(self.asking + seconds, most)
+        self.reading = min(self.reading + seconds, most + self.a_text)
 
 
 Found = defaultdict[int, list[Offer]]
@@ -59,7 +84,7 @@ class Questions:
         self._by_load = {1: self.gains}
         self._interviews: dict[str, tuple[Sequence[Agreement], float]] = {}
         self.resting: set[str] = set()
-        self._budgets: dict[str, float] = {}  # seconds left for exploring each drafter
+        self._budgets: dict[str, Budget] = {}
         self._expects = False  # somebody was asked who is expected to pay
         self._seconds = 0.0  # of this step's questions
         self._asked_at: dict[tuple[int, str], int] = {}  # of a text's tokens, by slot and drafter
@@ -77,7 +102,8 @@ class Questions:
         found: Found = defaultdict(list)
         self._expects, self._seconds = False, 0.0
         for name in pool.names():
-            self._budgets.setdefault(name, 0.0)
+            if name not in self._budgets:
+                self._budgets[name] = Budget(FIRST_READING * pool.question_seconds(name, self.planner.n_slots))
             self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
         return found
 
@@ -114,7 +140,8 @@ class Questions:
         took = pool.clock() - start
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
-        self._budgets[name] -= took if explores else 0.0
+        if explores:
+            self._budgets[name].spend(seconds, took - seconds)
         most = MOST_OF_MODELS if pool.question_seconds(name, self.planner.n_slots) else MOST
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
@@ -122,9 +149,10 @@ class Questions:
             found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds, most))
 
     def _tried(self, name: str, able: Sequence[DraftBudget]) -> list[DraftBudget]:
-        """One slot where it may pay: a trial that has begun is ended, another begins when there is time for it."""
-        begun = (b for b in able if 0 < self.gains.of(b.slot.seq, name).n_asked < TRIAL)
-        one = next(begun, able[0] if self._budgets[name] > 0 else None)
+        """One slot where it may pay, if there is time for that: a text that it has read, or one that it may read."""
+        budget = self._budgets[name]
+        known = (b for b in able if (b.slot.seq, name) in self._asked_at)
+        one = next(known, able[0] if budget.may_read else None) if budget.asking > 0 else None
         return [one] if one else []
 
     def _worth_asking(
@@ -209,18 +237,17 @@ class Questions:
 
     @property
     def may_explore(self) -> bool:
-        return any(left > 0 for left in self._budgets.values())
+        return any(budget.asking > 0 for budget in self._budgets.values())
 
     def considered(self, seconds: float) -> None:
         """Deciding took so long in all: exploration too, unless somebody was expected to pay."""
         if not self._expects:
-            for name in self._budgets:
-                self._budgets[name] -= (seconds - self._seconds) / len(self._budgets)
+            for budget in self._budgets.values():
+                budget.asking -= (seconds - self._seconds) / len(self._budgets)
 
     def passed(self, seconds: float) -> None:
-        most = SAVED * self.planner.plain_seconds
-        for name, left in self._budgets.items():
-            self._budgets[name] = min(left + EXPLORATION * seconds, most)
+        for budget in self._budgets.values():
+            budget.passed(EXPLORATION * seconds, SAVED * self.planner.plain_seconds)
 
     def end(self, seq: int) -> None:
         for name in self._interviews:
