@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
-from paceline.planner.base import Agreement, DraftBudget, DrafterPool, ShouldContinue
+from paceline.planner.base import USUAL_ANSWER, Agreement, DraftBudget, DrafterPool, ShouldContinue
 from paceline.planner.gains import MOST, MOST_OF_MODELS, Gains
 from paceline.planner.planner import Planner
 
@@ -55,11 +55,8 @@ class Budget:
     def may_read(self) -> bool:
         return self.reading >= self.a_text
 
-    def spend(self, asking: float, reading: float) -> None:
-        self.asking -= asking
-        if reading > 0:
-            self.reading -= reading
-            self.a_text += READING_RATE * (reading - self.a_text)
+    def has_read(self, seconds: float) -> None:
+        self.a_text += READING_RATE * (seconds - self.a_text)
 
     def passed(self, seconds: float, most: float) -> None:
         self.asking = min(self.asking + seconds, most)
@@ -141,7 +138,8 @@ class Questions:
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
         if explores:
-            self._budgets[name].spend(seconds, took - seconds)
+            self._budgets[name].asking -= seconds
+            self._budgets[name].reading -= took - seconds
         most = MOST_OF_MODELS if pool.question_seconds(name, self.planner.n_slots) else MOST
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
@@ -166,13 +164,20 @@ class Questions:
         for budget in budgets:
             gain, known = self.gains.of(budget.slot.seq, name), best(found[budget.slot.seq])
             least = known.gain if known else 0.0
-            if gain.expected > least:
+            reading = self._reading_share(name, budget)
+            if gain.expected - reading > least:
                 asked.append(budget)
                 continue
-            if gain.upper_bound(self.gains.spread[name], budget.n_left) > least:
+            if gain.upper_bound(self.gains.spread[name], budget.n_left) - reading > least:
                 able.append(budget)
             gain.decay(self.gains.common[name])
         return asked, able
+
+    def _reading_share(self, name: str, budget: DraftBudget) -> float:
+        """What reading the text first takes of each question that may follow, in tokens."""
+        if (budget.slot.seq, name) in self._asked_at:
+            return 0.0
+        return self.planner.rate * self._budgets[name].a_text / max(1, min(budget.n_left, USUAL_ANSWER))
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""
@@ -222,10 +227,16 @@ class Questions:
         others."""
         places = {(budget.slot.seq, name): budget.n_context for budget in asked}
         least, known = pool.question_seconds(name, self.planner.n_slots), self._asked_at
-        read = any(key not in known or (least and n - known[key] >= CATCH_UP) for key, n in places.items())
+        begins = any(key not in known for key in places)
+        is_behind = bool(least) and any(n - known.get(key, n) >= CATCH_UP for key, n in places.items())
         self._asked_at |= places
         each = seconds / len(asked)
-        return min(each, self.gains.seconds.get(name, least)) if read else self.gains.took(name, each)
+        if not begins and not is_behind:
+            return self.gains.took(name, each)
+        usual = min(each, self.gains.seconds.get(name, least))
+        if begins:
+            self._budgets[name].has_read(each - usual)
+        return usual
 
     # -- learning
 
