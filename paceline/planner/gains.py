@@ -7,21 +7,17 @@ look dear. The numbers here are priors, chosen on recorded answers.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from math import erfc, exp, pi, sqrt
-
-from paceline.planner.base import USUAL_ANSWER
+from math import sqrt
 
 FAITH = 5.0  # what other texts say counts like so many trials on this one
 MEMORY = 20.0  # trials, with those, that count
 COMMON_RATE = 0.01  # at least: a few texts
 SECONDS_RATE = 0.05
+FORGOTTEN = 0.998
 DECAY = 0.99  # of what is known of a text, per step without asking
-TRIAL = 4  # questions by which a drafter is tried
-SPREAD = 0.3  # tokens by which gains differ from text to text, before anything is known
-SPREAD_RATE = 0.1
-TELLING = 3  # questions: with fewer a text says nothing of that
-MOST = 1.0  # tokens that one question to a look-up counts for: the few that promise far more bring less, and hide the
-MOST_OF_MODELS = 4.0  # rest. Models keep what they promise
+DOUBT = 0.03  # of the most that counted of a question lately: by so much its gain may differ on this text
+FIRST_MOST = 3.0  # tokens, before anything was gained
+MOST = 0.7  # tokens that one question counts for: the few that promise far more bring less than that, and hide the rest
 FADING = 0.98  # of what a drafter gains or loses everywhere, by each text on which it was not asked
 PRIOR_GAIN = 0.2  # tokens, before anything is known; counts like MEMORY questions
 
@@ -29,26 +25,18 @@ PRIOR_GAIN = 0.2  # tokens, before anything is known; counts like MEMORY questio
 class GainEstimate:
     """In tokens, on one text. Starts from what others gained, and is the less sure the fewer trials it has seen."""
 
-    __slots__ = ("expected", "n_asked", "n_trials", "reach", "total")
+    __slots__ = ("expected", "n_trials", "reach")
 
     def __init__(self, expected: float) -> None:
         self.expected = expected
         self.n_trials = 0.0
-        self.n_asked = 0
-        self.total = 0.0
         self.reach = 0  # tokens that a draft may have, by how far drafts came
 
-    def upper_bound(self, spread: float, n_left: int) -> float:
-        """What the next question is worth: its own gain, and its share of what knowing better by a few questions is
-        worth over the rest of the text (the knowledge gradient, Frazier and Powell 2008), where so many tokens may
-        follow and gains differ by so much from text to text."""
-        n = self.n_trials
-        learned = spread * sqrt(FAITH / (FAITH + n) - FAITH / (FAITH + n + TRIAL))
-        return self.expected + min(n_left, USUAL_ANSWER) / TRIAL * option(-abs(self.expected), learned)
+    def upper_bound(self, most: float) -> float:
+        """What it may well be, for all that is known, of a drafter that gained so much at most."""
+        return self.expected + DOUBT * most / sqrt(1 + self.n_trials / FAITH)
 
     def learn(self, gained: float) -> None:
-        self.total += gained
-        self.n_asked += 1
         self.n_trials = min(self.n_trials + 1, MEMORY - FAITH)
         self.expected += (gained - self.expected) / (FAITH + self.n_trials)
 
@@ -62,21 +50,12 @@ class GainEstimate:
         self.expected = common + DECAY * (self.expected - common)
 
 
-def option(mean: float, deviation: float) -> float:
-    """What of a normal variable is above zero, on average."""
-    if deviation <= 0:
-        return max(0.0, mean)
-    z = mean / deviation
-    return deviation * (exp(-z * z / 2) / sqrt(2 * pi) + z * erfc(-z / sqrt(2)) / 2)
-
-
 class Gains:
     """Of every drafter: estimates by slot, what all texts have in common, and how long a question takes."""
 
-    def __init__(self, n_slots: int = 1) -> None:
-        """For so many slots: with more, a draft may bring less, everywhere."""
+    def __init__(self) -> None:
         self.common: defaultdict[str, float] = defaultdict(lambda: PRIOR_GAIN)
-        self.spread: defaultdict[str, float] = defaultdict(lambda: SPREAD / n_slots)
+        self.most: defaultdict[str, float] = defaultdict(lambda: FIRST_MOST)
         self.n_asked: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self._of: defaultdict[int, dict[str, GainEstimate]] = defaultdict(dict)
@@ -90,6 +69,8 @@ class Gains:
     def learn(self, seq: int, name: str, gained: float) -> None:
         """A question gained this much, after its own time."""
         self.n_asked[name] += 1
+        gained = min(gained, MOST)
+        self.most[name] = max(gained, FORGOTTEN * self.most[name])
         self.of(seq, name).learn(gained)
         rate = max(COMMON_RATE, 1 / (MEMORY + self.n_asked[name]))
         self.common[name] += rate * (gained - self.common[name])
@@ -106,7 +87,3 @@ class Gains:
         for name, gain in self._of.pop(seq, {}).items():
             if not gain.n_trials:
                 self.common[name] *= FADING
-            elif gain.n_asked >= TELLING:
-                weight = gain.n_asked / (FAITH + gain.n_asked)
-                off = weight * (gain.total / gain.n_asked - self.common[name]) ** 2
-                self.spread[name] = sqrt((1 - SPREAD_RATE) * self.spread[name] ** 2 + SPREAD_RATE * off)

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.drafters.proposal import Proposal
 from paceline.planner.acceptance import AcceptanceModel
-from paceline.planner.base import USUAL_ANSWER, Agreement, DraftBudget, Drafted, DrafterPool, Policy
+from paceline.planner.base import Agreement, DraftBudget, Drafted, DrafterPool, Policy
 from paceline.planner.gains import GainEstimate, Gains
 from paceline.planner.planner import Planner
 from paceline.planner.questions import Offer, Questions, best
@@ -64,7 +64,7 @@ class AutoPolicy(Policy):
         self.questions.learn(budget.slot.seq, found, checked=n > 0)
 
     def expects(self, pool: DrafterPool, name: str) -> bool:
-        return GainEstimate(self.gains.common[name]).upper_bound(self.gains.spread[name], USUAL_ANSWER) > 0
+        return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > 0
 
     def set_agreement(
         self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0

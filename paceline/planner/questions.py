@@ -1,8 +1,8 @@
 """Whom to ask for a draft, and what each answer is worth: one rule for every drafter.
 
 Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
-does. Where that is not expected, but may well be worth knowing for the rest of the text, asking is exploration, which
-has a budget for each drafter: a share of all time for questions, and one for reading texts first.
+does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time.
+Reading a text is not counted: it is done once, and what is learned afterwards would be lost.
 """
 
 from __future__ import annotations
@@ -15,52 +15,29 @@ from dataclasses import dataclass
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import USUAL_ANSWER, Agreement, DraftBudget, DrafterPool, ShouldContinue
-from paceline.planner.gains import MOST, MOST_OF_MODELS, Gains
+from paceline.planner.gains import Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
 
-EXPLORATION = 0.003  # of all time, for trying each drafter where it may well pay but is not expected to
+EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 FIRST_READING = 16  # questions that reading a text takes as long as, before that is known
 READING_RATE = 0.3
-CATCH_UP = 8  # tokens that came since a drafter was asked: with so many to read, a question is no usual one
+CATCH_UP = 8  # tokens that came since a model was asked: with so many to read, a question is no usual one
 MANY = 64  # questions after which a drafter that does not pay is told of
 
 
 @dataclass(slots=True)
 class Offer:
-    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost, and
-    how much of that counts at most."""
+    """A draft for a slot: how likely each token is, how many are worth checking, what that gains, what asking cost."""
 
     draft: Draft
     p_accept: list[float]
     n: int
     gain: float
     price: float
-    most: float
-
-
-@dataclass(slots=True)
-class Budget:
-    """Seconds left for exploring one drafter: for `asking` it, and for `reading` texts first, which takes about
-    `a_text`. Apart, since questions about a text that was read would be missed more than another text."""
-
-    a_text: float
-    asking: float = 0.0
-    reading: float = 0.0
-
-    @property
-    def may_read(self) -> bool:
-        return self.reading >= self.a_text
-
-    def has_read(self, seconds: float) -> None:
-        self.a_text += READING_RATE * (seconds - self.a_text)
-
-    def passed(self, seconds: float, most: float) -> None:
-        self.asking = min(self.asking + seconds, most)
-        self.reading = min(self.reading + seconds, most + self.a_text)
 
 
 Found = defaultdict[int, list[Offer]]
@@ -81,10 +58,11 @@ class Questions:
         self._by_load = {1: self.gains}
         self._interviews: dict[str, tuple[Sequence[Agreement], float]] = {}
         self.resting: set[str] = set()
-        self._budgets: dict[str, Budget] = {}
+        self._budget = 0.0  # seconds left for exploration
         self._expects = False  # somebody was asked who is expected to pay
         self._seconds = 0.0  # of this step's questions
         self._asked_at: dict[tuple[int, str], int] = {}  # of a text's tokens, by slot and drafter
+        self._reading: dict[str, float] = {}  # seconds that reading a text takes each drafter
         self._told: set[str] = set()
 
     def interviewed(self, name: str, agreements: Sequence[Agreement], token_seconds: float, beside: float) -> None:
@@ -99,8 +77,6 @@ class Questions:
         found: Found = defaultdict(list)
         self._expects, self._seconds = False, 0.0
         for name in pool.names():
-            if name not in self._budgets:
-                self._budgets[name] = Budget(FIRST_READING * pool.question_seconds(name, self.planner.n_slots))
             self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
         return found
 
@@ -109,7 +85,7 @@ class Questions:
         if load in self._by_load:
             self.gains = self._by_load[load]
             return
-        self.gains = self._by_load[load] = Gains(self.planner.n_slots)
+        self.gains = self._by_load[load] = Gains()
         for name in self._interviews:
             self._expect(name, pool.token_seconds(name, self.planner.n_slots))
 
@@ -122,8 +98,8 @@ class Questions:
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
         """Those slots where it pays, or one where it may pay."""
         asked, able = self._worth_asking(pool, name, budgets, found)
-        explores = not asked and bool(able)
-        asked = self._tried(name, able) if explores else asked
+        explores = not asked and self._budget > 0
+        asked = able[:1] if explores else asked
         if not asked:
             self.resting.add(name)
             return
@@ -137,21 +113,11 @@ class Questions:
         took = pool.clock() - start
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
-        if explores:
-            self._budgets[name].asking -= seconds
-            self._budgets[name].reading -= took - seconds
-        most = MOST_OF_MODELS if pool.question_seconds(name, self.planner.n_slots) else MOST
+        self._budget -= seconds if explores else 0.0
         for budget, draft in zip(asked, drafts, strict=True):
             p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
             n, gain = self.planner.best_length(p_accept)
-            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds, most))
-
-    def _tried(self, name: str, able: Sequence[DraftBudget]) -> list[DraftBudget]:
-        """One slot where it may pay, if there is time for that: a text that it has read, or one that it may read."""
-        budget = self._budgets[name]
-        known = (b for b in able if (b.slot.seq, name) in self._asked_at)
-        one = next(known, able[0] if budget.may_read else None) if budget.asking > 0 else None
-        return [one] if one else []
+            found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
 
     def _worth_asking(
         self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
@@ -164,20 +130,22 @@ class Questions:
         for budget in budgets:
             gain, known = self.gains.of(budget.slot.seq, name), best(found[budget.slot.seq])
             least = known.gain if known else 0.0
-            reading = self._reading_share(name, budget)
+            reading = self._reading_share(pool, name, budget)
             if gain.expected - reading > least:
                 asked.append(budget)
                 continue
-            if gain.upper_bound(self.gains.spread[name], budget.n_left) - reading > least:
+            if gain.upper_bound(self.gains.most[name]) > least:
                 able.append(budget)
             gain.decay(self.gains.common[name])
         return asked, able
 
-    def _reading_share(self, name: str, budget: DraftBudget) -> float:
+    def _reading_share(self, pool: DrafterPool, name: str, budget: DraftBudget) -> float:
         """What reading the text first takes of each question that may follow, in tokens."""
         if (budget.slot.seq, name) in self._asked_at:
             return 0.0
-        return self.planner.rate * self._budgets[name].a_text / max(1, min(budget.n_left, USUAL_ANSWER))
+        usual = FIRST_READING * pool.question_seconds(name, self.planner.n_slots)
+        n_left = max(1, min(budget.n_left, USUAL_ANSWER))
+        return self.planner.rate * self._reading.get(name, usual) / n_left
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""
@@ -235,7 +203,8 @@ class Questions:
             return self.gains.took(name, each)
         usual = min(each, self.gains.seconds.get(name, least))
         if begins:
-            self._budgets[name].has_read(each - usual)
+            before = self._reading.setdefault(name, each - usual)
+            self._reading[name] += READING_RATE * (each - usual - before)
         return usual
 
     # -- learning
@@ -243,22 +212,18 @@ class Questions:
     def learn(self, seq: int, found: Sequence[Offer], *, checked: bool) -> None:
         """What each draft for a slot would have gained."""
         for each in found:
-            gained = (each.gain if checked else 0.0) - each.price
-            self.gains.learn(seq, each.draft.source, min(gained, each.most))
+            self.gains.learn(seq, each.draft.source, (each.gain if checked else 0.0) - each.price)
 
     @property
     def may_explore(self) -> bool:
-        return any(budget.asking > 0 for budget in self._budgets.values())
+        return self._budget > 0
 
     def considered(self, seconds: float) -> None:
         """Deciding took so long in all: exploration too, unless somebody was expected to pay."""
-        if not self._expects:
-            for budget in self._budgets.values():
-                budget.asking -= (seconds - self._seconds) / len(self._budgets)
+        self._budget -= 0.0 if self._expects else seconds - self._seconds
 
     def passed(self, seconds: float) -> None:
-        for budget in self._budgets.values():
-            budget.passed(EXPLORATION * seconds, SAVED * self.planner.plain_seconds)
+        self._budget = min(self._budget + EXPLORATION * seconds, SAVED * self.planner.plain_seconds)
 
     def end(self, seq: int) -> None:
         for name in self._interviews:

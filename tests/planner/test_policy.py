@@ -14,10 +14,8 @@ from paceline.drafters.proposal import Proposal
 from paceline.planner.base import DraftBudget, Drafted, ShouldContinue
 from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
-from paceline.planner.gains import MOST, MOST_OF_MODELS
 from paceline.planner.planner import Planner
 from paceline.planner.policy import PAUSE, AutoPolicy
-from paceline.planner.questions import Offer
 from tests.fakes import Client, FakeContext, Prophet, RecurrentContext, continuation, make_engine, run
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
@@ -236,13 +234,15 @@ def test_catching_up_with_a_text_is_no_part_of_a_questions_price() -> None:
     assert policy.gains.seconds[MODEL] > usual
 
 
-@pytest.mark.parametrize(("most", "pays"), [(MOST, False), (MOST_OF_MODELS, True)], ids=["a look-up's", "a model's"])
-def test_great_promises_of_look_ups_do_not_hide_many_small_losses(most: float, pays: bool) -> None:
-    questions = new_policy().questions
-    for number in range(200):
-        offer = Offer(Draft([1], "a", [0.9]), [0.9], 1, 8.0 if number % 10 == 0 else 0.0, 0.2, most)
-        questions.learn(0, [offer], checked=True)
-    assert (questions.gains.of(1, "a").expected > 0) is pays
+def test_a_text_is_read_only_where_that_is_worth_it_for_what_may_follow() -> None:
+    """The interview promises a little, reading takes as long as two plain steps."""
+    for n_left, asked in ((4, 0), (200, 1)):
+        policy, seat = new_policy(), Seat()
+        policy.begin(0, sampled=False)
+        policy.gains.common[MODEL] = 0.05
+        script = Script({MODEL: ([0.9] * 4, 0.05)}, 2 / 32)
+        policy.propose(script, [DraftBudget(seat, 16, script.names(), n_left=n_left)])
+        assert script.asked[MODEL] == asked
 
 
 def test_long_questions_about_one_text_do_not_make_the_next_look_dear() -> None:
