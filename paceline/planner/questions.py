@@ -2,7 +2,7 @@
 
 Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
 does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time.
-Reading a text is not counted: it is done once, and what is learned afterwards would be lost.
+Reading a text is no part of a question's price: it is done once, where it is worth it for what may follow.
 """
 
 from __future__ import annotations
