@@ -41,15 +41,14 @@ class DFlash(HeadDrafter):
     def draft(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """After what another drafter has proposed there are no rows: nothing is said there."""
         drafts = [Draft(source=self.name) for _ in requests]
-        ready = [(r, d) for r, d in zip(requests, drafts, strict=True) if not r.ahead and self._has_rows(r)]
+        ready = [
+            (r, d) for r, d in zip(requests, drafts, strict=True) if not r.ahead and self.is_ready(r.seq, r.tokens)
+        ]
         self._take_in([request for request, _ in ready])
         n = max(1, min(self._context.n_ubatch, self._batch.capacity) // self.block)
         for first in range(0, len(ready), n):
             self._write(ready[first : first + n])
         return [self._writing.long_enough(draft) for draft in drafts]
-
-    def _has_rows(self, request: DraftRequest) -> bool:
-        return self._traces[request.seq].ends_before_last(request.tokens)
 
     # -- reading
 

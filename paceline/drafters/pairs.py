@@ -86,10 +86,9 @@ class PairHead(HeadDrafter):
         limit = min(request.n_max, self.params.n_max)
         if self._chained:
             limit = min(limit, len(self.memories) - len(request.ahead))
-        trace = self._traces[request.seq]
-        if limit <= 0 or not trace.ends_before_last(request.tokens):
+        if limit <= 0 or not self.is_ready(request.seq, request.tokens):
             return None
-        return Chain(request, draft, limit, trace.end)
+        return Chain(request, draft, limit, self._traces[request.seq].end)
 
     def _goes_on(self, chain: Chain, row: Floats) -> bool:
         """Tokens that another drafter has proposed are taken as they are, then the head's own."""
