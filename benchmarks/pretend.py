@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.common import guarded
 from benchmarks.recording import MODEL, Text, load
-from benchmarks.replay import MACHINES, MS, Machine, auto, groups
+from benchmarks.replay import MACHINES, MS, Machine, auto, groups, interview
 from paceline.config import EngineParams, SamplingParams
 from paceline.config.drafters import SuffixParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest
@@ -214,7 +214,7 @@ class Pretended:
 def pretended(
     texts: list[Text], machine: Machine, n_slots: int, python: float, seed: int, *, drafts: bool
 ) -> Pretended:
-    policy = auto(machine, Random(seed)) if drafts else FixedPolicy()
+    policy = auto(machine, Random(seed), interview(texts)) if drafts else FixedPolicy()
     run = Pretended(machine, n_slots, python, seed, policy, drafts=drafts)
     with ExitStack() as stack:
         for room in (core, drafting, slot, admission):

@@ -30,7 +30,7 @@ from benchmarks.recording import MODEL, RECORDED, Text, load, record
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.errors import ConfigError
-from paceline.planner.base import DraftBudget, Drafted, Policy, ShouldContinue
+from paceline.planner.base import Agreement, DraftBudget, Drafted, Policy, ShouldContinue
 from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
@@ -40,6 +40,7 @@ from paceline.planner.policy import AutoPolicy, n_right
 MS = 1e-3
 WIDTH = 140
 MEASURED = (1, 2, 4, 8, 16, 32)
+N_INTERVIEW = 39
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +51,11 @@ class Machine:
     change: Mapping[int, tuple[float, float]] = field(default_factory=lambda: {1: (0.0, 0.0)})
     attention: float = 0.0055  # for each token of a batch and each of its context
     python: float = 0.46
-    looking_up: float = 0.2  # with the policy's own time
+    deciding: float = 0.1  # the policy's own time for a slot, when it considers anybody
+    looking_up: float = 0.1
     question: float = 0.8  # to the draft model: Python and a cold cache
     token: float = 0.85
-    reading: float = 0.12  # each of the prompt's last tokens
+    reading: float = 0.12  # each of the last tokens that the draft model has not read
     noise: float = 0.08
     odd: float = 0.05  # the share of steps that take half as long again
     off: float = 0.05  # error of the warm-up
@@ -63,8 +65,23 @@ class Machine:
         return ChangeCosts({n: [MS * ms for ms in both] for n, both in self.change.items()})
 
 
-GPU: dict[str, float] = {"attention": 0, "python": 0.1, "looking_up": 0.12, "question": 0.25, "reading": 0.01}
+GPU: dict[str, Any] = {
+    "attention": 0,
+    "python": 0.1,
+    "deciding": 0.06,
+    "looking_up": 0.06,
+    "question": 0.25,
+    "reading": 0.01,
+}
 GPU |= {"noise": 0.03, "odd": 0}
+QUICK: dict[str, Any] = {
+    "attention": 0.0025,
+    "python": 0.2,
+    "deciding": 0.13,
+    "looking_up": 0.09,
+    "token": 0.42,
+    "question": 0.6,
+}
 MACHINES = {
     # two cores, on two days and machines: the later one is quicker with one token, and so gains less
     "F16": Machine(
@@ -81,6 +98,15 @@ MACHINES = {
     ),
     "Q4_K_M-steep": Machine(
         steps={1: 10.2, 2: 16, 3: 24.4, 4: 24.4, 5: 33, 6: 33, 7: 41, 8: 45, 10: 52, 12: 61, 16: 76, 32: 150}
+    ),
+    # two cores of yet another: from two tokens on the kernels wait for memory
+    "F16-steepest": Machine(
+        steps={1: 6.8, 2: 10.6, 3: 11.6, 4: 12.7, 5: 14.9, 6: 15, 7: 16, 8: 19.6, 10: 21.8, 12: 23.8, 16: 25.5, 32: 46},
+        **QUICK,
+    ),
+    "Q8_0-steepest": Machine(
+        steps={1: 5.2, 2: 11.8, 3: 15, 4: 17.4, 5: 20, 6: 22.5, 7: 23.4, 8: 23.5, 10: 28, 12: 29, 16: 31, 32: 59},
+        **QUICK,
     ),
     "H200-F16": Machine(
         steps={1: 1.06, 2: 1.65, 4: 1.77, 8: 1.83, 16: 2.0, 32: 2.69, 64: 3.01},
@@ -119,11 +145,16 @@ class SimSlot:
     n_written: int = 1
     draft: Proposal = field(default_factory=Proposal)
     candidates: list[Draft] = field(default_factory=list)
-    has_read: bool = False
+    n_read: int = 0  # by the draft model
 
     @property
     def left(self) -> list[int]:
         return self.text.written[self.n_written :]
+
+    @property
+    def n_behind(self) -> int:
+        """Tokens for the draft model to read before its first draft token, beside the last one."""
+        return len(self.text.prompt) + self.n_written - 1 - self.n_read
 
 
 class SimPool:
@@ -133,6 +164,7 @@ class SimPool:
         self.machine = machine
         self.random = random
         self.now = 0.0
+        self.deciding = 0.0  # seconds that the policy will take for it
         self._names = list(names)
 
     def names(self) -> list[str]:
@@ -148,7 +180,9 @@ class SimPool:
         return 2 * self.token_seconds(name, n_slots)
 
     def clock(self) -> float:
-        return self.now
+        """A policy reads it first when it begins to decide."""
+        start, self.now, self.deciding = self.now, self.now + self.deciding, 0.0
+        return start
 
     def ask(
         self, name: str, slots: Sequence[Drafted], limits: Sequence[int], rules: Sequence[ShouldContinue | None]
@@ -159,10 +193,10 @@ class SimPool:
             draft = self._known(name, slot)
             if name == MODEL:
                 draft = self._step_by_step(draft, limit, rule)
-                self.now += 0 if slot.has_read else MS * self.machine.reading * min(110, len(slot.text.prompt))
-                slot.has_read = True
+                self.now += MS * self.machine.reading * min(110, slot.n_behind)
+                slot.n_read += slot.n_behind
                 longest = max(longest, len(draft))
-            drafts.append(draft.cut(max(0, limit)))
+            drafts.append(replace(draft.cut(max(0, limit)), before=slot.text.written[slot.n_written - 1]))
             if drafts[-1].tokens:
                 slot.candidates.append(drafts[-1])
         if name == MODEL:
@@ -223,7 +257,9 @@ class Simulation:
             for slot in slots
         ]
         if not self.policy.rests:
+            self.pool.deciding = MS * self.machine.deciding * len(slots)
             self.policy.propose(self.pool, budgets)
+            self.pool.deciding = 0.0
         n_drafted = sum(len(slot.draft) for slot in slots)
         size = self.policy.size(len(slots) + n_drafted)
         seconds = self.step_seconds(size, sum(budget.n_context for budget in budgets) / len(slots))
@@ -251,11 +287,20 @@ class Simulation:
         return self.tokens[category] / self.seconds[category]
 
 
-def auto(machine: Machine, random: Random) -> AutoPolicy:
-    """The policy with a warm-up that was a little off."""
+def interview(texts: Sequence[Text]) -> list[Agreement]:
+    """What the draft model would say of the beginning of a text before any request."""
+    drafts, written = texts[0].drafts[MODEL], texts[0].written
+    places = zip(drafts[:N_INTERVIEW], written[1:], strict=False)
+    return [(draft.confidence[0], draft.tokens[0] == shown) for draft, shown in places if draft.tokens]
+
+
+def auto(machine: Machine, random: Random, agreements: Sequence[Agreement] = ()) -> AutoPolicy:
+    """The policy with a warm-up that was a little off, after an interview."""
     true = CostCurve({n: MS * ms for n, ms in machine.steps.items()})
     measured = {n: true.predict(n) * math.exp(random.gauss(0, machine.off)) + MS * machine.python for n in MEASURED}
-    return AutoPolicy(Planner(CostCurve(measured, None, machine.changes)))
+    policy = AutoPolicy(Planner(CostCurve(measured, None, machine.changes)))
+    policy.set_agreement(MODEL, agreements, MS * machine.token, MS * machine.question)
+    return policy
 
 
 class Constant(FixedPolicy):
@@ -308,10 +353,13 @@ def compare(
 ) -> dict[str, dict[str, float]]:
     """By method and category: speed against none, averaged over runs with other moods each."""
     out: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    asked = interview(texts)
     for seed in range(runs):
         plain = replayed(texts, machine, FixedPolicy(), [], n_slots, seed, sampled)
         found = {
-            "auto": replayed(texts, machine, auto(machine, Random(seed)), ["suffix", MODEL], n_slots, seed, sampled)
+            "auto": replayed(
+                texts, machine, auto(machine, Random(seed), asked), ["suffix", MODEL], n_slots, seed, sampled
+            )
         }
         if fixed:
             found |= {

@@ -66,18 +66,20 @@ class DraftRequest:
 
 @dataclass(slots=True)
 class Draft:
-    """Tokens proposed to follow the history; confidence[j] is the drafter's raw belief in token j."""
+    """Tokens proposed to follow the history; confidence[j] is the drafter's raw belief in token j. They follow the
+    token `before`, where that was noted."""
 
     tokens: list[int] = field(default_factory=list)
     source: str = ""
     confidence: list[float] = field(default_factory=list)
+    before: int = -1
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def cut(self, n: int) -> Draft:
         """The first n tokens."""
-        return Draft(self.tokens[:n], self.source, self.confidence[:n])
+        return Draft(self.tokens[:n], self.source, self.confidence[:n], self.before)
 
 
 class Costs(Protocol):

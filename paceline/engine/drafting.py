@@ -142,6 +142,7 @@ class Drafting:
 
     def _cut(self, draft: Draft, request: DraftRequest) -> Draft:
         """Nothing comes after the end of a text, and nothing that the grammar forbids."""
+        draft.before = (request.ahead or request.tokens)[-1]
         if not self._eog.isdisjoint(draft.tokens):
             draft = draft.cut(next(i for i, token in enumerate(draft.tokens, start=1) if token in self._eog))
         return allowed(draft, request)

@@ -45,7 +45,7 @@ class Calibration:
 
     def p_accept(self, confidence: float, bias: float = 0.0) -> float:
         i = min(int(confidence * N_BINS), N_BINS - 1)
-        return from_odds_log(self._odds[i] + bias) if bias else self._table[i]
+        return min(MOST, max(LEAST, from_odds_log(self._odds[i] + bias))) if bias else self._table[i]
 
     def learn(self, confidence: float, *, right: bool) -> None:
         i = min(int(confidence * N_BINS), N_BINS - 1)

@@ -298,11 +298,12 @@ class Planner:
         """A plain step while all drafters rest: looked at now and then only, since looking takes time too."""
         self.n_context += n_emitted / self.n_slots
         self._n_rested += 1
-        if self._n_rested % LOOK_EVERY == 0 or self.target.changing(n_tokens):
+        if self._n_rested % LOOK_EVERY == 0 or (self._price and self.target.changing(n_tokens)):
             self.observe_step(n_tokens, n_emitted, 0, seconds, 0.0)
-        else:
-            self.seconds_plain += seconds
-            self.seconds_actual += seconds
+            return
+        self.seconds_plain += seconds
+        self.seconds_actual += seconds
+        if self._price:
             self.target.passed(n_tokens)
 
     @property

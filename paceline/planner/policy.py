@@ -75,8 +75,9 @@ class AutoPolicy(Policy):
             return
         self.agreement[name] = sum(right for _, right in agreements) / len(agreements)
         self.questions.interviewed(name, agreements, token_seconds, beside)
+        calibration, _ = self.acceptance.of(name, sampled=False)
         for confidence, right in agreements:
-            self.acceptance.of(name, sampled=False).learn(confidence, right=right)
+            calibration.learn(confidence, right=right)
 
     @property
     def rests(self) -> bool:

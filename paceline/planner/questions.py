@@ -184,7 +184,7 @@ class Questions:
 
         def should_continue(draft: Draft) -> bool:
             nonlocal reached
-            reached *= p_accept(draft.confidence[-1])
+            reached *= p_accept(draft)
             n = len(draft)
             return self.planner.pays_to_continue(reached, mean, n, budget.limit - n, token_seconds)
 
