@@ -155,18 +155,18 @@ class Questions:
         whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
         can = self.planner.can_ever_pay(limit, token_seconds, whole)
         if not can and limit >= ENOUGH:
-            self._tell(name, f"{self._why(limit, token_seconds, whole)}: it cannot pay")
+            self._tell(name, f"{self._why(token_seconds, whole)}: it cannot pay")
         return can
 
-    def _why(self, limit: int, token_seconds: float, whole: float) -> str:
-        """Its own time, where it could pay without that; else it is the batches."""
+    def _why(self, token_seconds: float, whole: float) -> str:
+        """Its own time and the batches', which it takes both to pay for."""
         planner, n = self.planner, self.planner.n_slots
-        plain = 1e3 * planner.plain_seconds
-        if planner.can_ever_pay(limit, 0.0):
-            own = f"{1e3 * token_seconds:.1f} ms a draft token" if token_seconds else f"{1e3 * whole:.1f} ms a draft"
-            return f"{own} against {plain / n:.1f} ms a plain step"
-        size = n * (1 + ENOUGH)
-        return f"{1e3 * planner.seconds(size):.1f} ms for a batch of {size} tokens against {plain:.1f} ms for {n}"
+        own = f"{1e3 * token_seconds:.1f} ms a draft token" if token_seconds else f"{1e3 * whole:.1f} ms a draft"
+        size, plain = n * (1 + ENOUGH), planner.plain_seconds
+        batches = (
+            f"{1e3 * planner.seconds(size):.1f} ms for a batch of {size} tokens, {1e3 * plain:.1f} ms for one of {n}"
+        )
+        return f"{own}, {batches}"
 
     def _tell(self, name: str, why: str) -> None:
         """Once, for people who asked for this drafter."""
