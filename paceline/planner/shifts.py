@@ -11,7 +11,7 @@ from __future__ import annotations
 VARIANCE = 1.0  # of shifts before anything is known, and never more
 WANDER = 0.003  # variance that each lesson adds: texts change
 FARTHEST = 3.0
-MOST = 16_384
+MOST = 8192
 UNKNOWN = (0.0, VARIANCE)
 
 Table = dict[int, tuple[float, float]]  # by token: the shift, and its variance
@@ -44,8 +44,9 @@ def moved(known: tuple[float, float], off: float, weight: float) -> tuple[float,
 
 
 def put(table: Table, token: int, value: tuple[float, float]) -> None:
-    """The half that was met first goes when a table is full."""
-    if token not in table and len(table) >= MOST:
+    """At the end: when a table is full, the half that was not met for longest goes."""
+    table.pop(token, None)
+    if len(table) >= MOST:
         for old in list(table)[: MOST // 2]:
             del table[old]
     table[token] = value
