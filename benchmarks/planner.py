@@ -15,8 +15,9 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.machine_costs import MACHINES
 from benchmarks.recording import Text
-from benchmarks.replay import MACHINES, SimSlot, auto
+from benchmarks.replay import SimSlot, auto
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.planner.base import DraftBudget, Drafted, ShouldContinue

@@ -4,8 +4,8 @@
     python -m benchmarks.pretend greedy.json [--machines H200-F16] [--slots 1,8] [--profile]
 
 Scheduling, drafting, planning, verifying are the engine's own, timed by the thread's own clock, which others on the
-machine do not disturb. Computing takes as long as the machine's table in benchmarks.replay says, and the target writes
-the recorded answers. `--python` is what the machine's Python takes of this one's: an H200's host 0.4.
+machine do not disturb. Computing takes as long as the machine's table in benchmarks.machine_costs says, and the target
+writes the recorded answers. `--python` is what the machine's Python takes of this one's: an H200's host 0.4.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import guarded
+from benchmarks.machine_costs import MACHINES, MS, Machine
 from benchmarks.recording import MODEL, Text, load
-from benchmarks.replay import MACHINES, MS, Machine, auto, groups, interview
+from benchmarks.replay import auto, groups, interview
 from paceline.config import EngineParams, SamplingParams
 from paceline.config.drafters import SuffixParams
 from paceline.drafters.base import Draft, Drafter, DraftRequest

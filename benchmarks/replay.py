@@ -16,7 +16,7 @@ import argparse
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -26,104 +26,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import draft_model, guarded
+from benchmarks.machine_costs import MACHINES, MS, Machine
 from benchmarks.recording import MODEL, RECORDED, Text, load, record
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.errors import ConfigError
 from paceline.planner.base import Agreement, DraftBudget, Drafted, Policy, ShouldContinue
-from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy, n_right
 
-MS = 1e-3
 WIDTH = 140
 MEASURED = (1, 2, 4, 8, 16, 32)
 N_INTERVIEW = 39
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Milliseconds: a step by tokens, what a change of size adds to it and to the next, context, Python, drafting."""
-
-    steps: dict[int, float]
-    change: Mapping[int, tuple[float, float]] = field(default_factory=lambda: {1: (0.0, 0.0)})
-    attention: float = 0.0055  # for each token of a batch and each of its context
-    python: float = 0.46
-    deciding: float = 0.1  # the policy's own time for a slot, when it considers anybody
-    looking_up: float = 0.1
-    question: float = 0.8  # to the draft model: Python and a cold cache
-    token: float = 0.85
-    reading: float = 0.12  # each of the last tokens that the draft model has not read
-    noise: float = 0.08
-    odd: float = 0.05  # the share of steps that take half as long again
-    off: float = 0.05  # error of the warm-up
-
-    @property
-    def changes(self) -> ChangeCosts:
-        return ChangeCosts({n: [MS * ms for ms in both] for n, both in self.change.items()})
-
-
-GPU: dict[str, Any] = {
-    "attention": 0,
-    "python": 0.1,
-    "deciding": 0.06,
-    "looking_up": 0.06,
-    "question": 0.25,
-    "reading": 0.01,
-}
-GPU |= {"noise": 0.03, "odd": 0}
-QUICK: dict[str, Any] = {
-    "attention": 0.0025,
-    "python": 0.2,
-    "deciding": 0.13,
-    "looking_up": 0.09,
-    "token": 0.42,
-    "question": 0.6,
-}
-MACHINES = {
-    # two cores, on two days and machines: the later one is quicker with one token, and so gains less
-    "F16": Machine(
-        steps={1: 19.2, 2: 22, 3: 24.8, 4: 26.3, 5: 28.6, 6: 29.8, 8: 35.6, 10: 40.1, 12: 42.5, 16: 52.5, 32: 101}
-    ),
-    "Q8_0": Machine(
-        steps={1: 10.8, 2: 13.7, 3: 15.6, 4: 17.7, 5: 22, 6: 24.2, 8: 25.9, 10: 33, 12: 34.5, 16: 43.5, 32: 86}
-    ),
-    "F16-steep": Machine(
-        steps={1: 13.2, 2: 19.2, 3: 21, 4: 25, 5: 26.5, 6: 28.5, 7: 31, 8: 34, 10: 39, 12: 44, 16: 54, 32: 104}
-    ),
-    "Q8_0-steep": Machine(
-        steps={1: 10.5, 2: 18, 3: 26, 4: 26, 5: 32, 6: 32, 7: 38, 8: 38, 10: 44, 12: 50, 16: 66, 32: 130}
-    ),
-    "Q4_K_M-steep": Machine(
-        steps={1: 10.2, 2: 16, 3: 24.4, 4: 24.4, 5: 33, 6: 33, 7: 41, 8: 45, 10: 52, 12: 61, 16: 76, 32: 150}
-    ),
-    # two cores of yet another: from two tokens on the kernels wait for memory
-    "F16-steepest": Machine(
-        steps={1: 6.8, 2: 10.6, 3: 11.6, 4: 12.7, 5: 14.9, 6: 15, 7: 16, 8: 19.6, 10: 21.8, 12: 23.8, 16: 25.5, 32: 46},
-        **QUICK,
-    ),
-    "Q8_0-steepest": Machine(
-        steps={1: 5.2, 2: 11.8, 3: 15, 4: 17.4, 5: 20, 6: 22.5, 7: 23.4, 8: 23.5, 10: 28, 12: 29, 16: 31, 32: 59},
-        **QUICK,
-    ),
-    "H200-F16": Machine(
-        steps={1: 1.06, 2: 1.65, 4: 1.77, 8: 1.83, 16: 2.0, 32: 2.69, 64: 3.01},
-        token=0.26,
-        **GPU,
-        change={1: (2.2, 2.9), 8: (1.8, 3.6), 16: (2.1, 3.7), 32: (5.8, 9.0), 64: (5.4, 8.3)},
-    ),
-    "H200-Q8_0": Machine(
-        steps={1: 1.16, 2: 1.37, 4: 1.63, 8: 1.86, 16: 3.43, 32: 4.2, 64: 5.1},
-        change={1: (2.9, 3.0)},
-        token=0.26,
-        **GPU,
-    ),
-    "H200-7B": Machine(
-        steps={1: 4.8, 2: 6.8, 4: 6.9, 8: 7.3, 16: 7.98, 32: 7.99, 64: 8.64}, change={1: (1.5, 2.5)}, token=0.3, **GPU
-    ),
-}
 
 
 def drafted_by(kind: str, texts: list[Text], machine: Machine) -> tuple[list[Text], Machine]:
