@@ -49,6 +49,7 @@ QUICK: dict[str, Any] = {
     "looking_up": 0.09,
     "token": 0.42,
     "question": 0.6,
+    "reading": 0.025,
 }
 MACHINES = {
     # two cores, on two days and machines: the later one is quicker with one token, and so gains less
@@ -69,11 +70,13 @@ MACHINES = {
     ),
     # two cores of yet another: from two tokens on the kernels wait for memory
     "F16-steepest": Machine(
-        steps={1: 6.8, 2: 10.6, 3: 11.6, 4: 12.7, 5: 14.9, 6: 15, 7: 16, 8: 19.6, 10: 21.8, 12: 23.8, 16: 25.5, 32: 46},
+        steps={1: 6.5, 2: 10.4, 3: 11.5, 4: 12.5, 5: 15, 6: 15, 7: 16, 8: 19.6, 10: 21, 12: 23, 16: 25.3, 32: 45},
+        change={1: (0.6, 0.0)},
         **QUICK,
     ),
     "Q8_0-steepest": Machine(
-        steps={1: 5.2, 2: 11.8, 3: 15, 4: 17.4, 5: 20, 6: 22.5, 7: 23.4, 8: 23.5, 10: 28, 12: 29, 16: 31, 32: 59},
+        steps={1: 5.1, 2: 11.4, 3: 14.6, 4: 16.6, 5: 19, 6: 20.6, 7: 20.6, 8: 20.6, 10: 24.8, 12: 25, 16: 25.7, 32: 47},
+        change={1: (0.65, 0.0)},
         **QUICK,
     ),
     "H200-F16": Machine(

@@ -30,15 +30,16 @@ from benchmarks.machine_costs import MACHINES, MS, Machine
 from benchmarks.recording import MODEL, RECORDED, Text, load, record
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
+from paceline.engine.warmup import BETWEEN, SIZES, changes
 from paceline.errors import ConfigError
 from paceline.planner.base import Agreement, DraftBudget, Drafted, Policy, ShouldContinue
+from paceline.planner.change import WARM
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy, n_right
 
 WIDTH = 140
-MEASURED = (1, 2, 4, 8, 16, 32)
 N_INTERVIEW = 39
 
 
@@ -212,9 +213,11 @@ def interview(texts: Sequence[Text]) -> list[Agreement]:
 
 def auto(machine: Machine, random: Random, agreements: Sequence[Agreement] = ()) -> AutoPolicy:
     """The policy with a warm-up that was a little off, after an interview."""
-    true = CostCurve({n: MS * ms for n, ms in machine.steps.items()})
-    measured = {n: true.predict(n) * math.exp(random.gauss(0, machine.off)) + MS * machine.python for n in MEASURED}
-    policy = AutoPolicy(Planner(CostCurve(measured, None, machine.changes)))
+    true, change = CostCurve({n: MS * ms for n, ms in machine.steps.items()}), machine.changes
+    felt = changes([{n: [true.predict(n) + change.at(n, age) for age in range(1 + WARM)] for n in SIZES}])
+    sizes = SIZES if felt.whole(1) else (*SIZES, *BETWEEN)
+    measured = {n: true.predict(n) * math.exp(random.gauss(0, machine.off)) + MS * machine.python for n in sizes}
+    policy = AutoPolicy(Planner(CostCurve(measured, None, felt)))
     policy.set_agreement(MODEL, agreements, MS * machine.token, MS * machine.question)
     return policy
 

@@ -143,10 +143,14 @@ class Core:
         if slots:
             self.drafting.propose(slots, [self._n_drafts(slot, room) for slot in slots])
         n_drafted = sum(len(slot.draft) for slot in generating)
-        n_pending = sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
-        if n_drafted and self.memory.make_room(n_drafted + n_pending):
+        if n_drafted and self.memory.make_room(n_drafted + self._n_pending):
             for slot in generating:
                 slot.draft = Proposal()
+
+    @property
+    def _n_pending(self) -> int:
+        """Tokens of all slots that are to be computed, beside drafts."""
+        return sum(len(slot.tokens) - slot.n_computed for slot in self.slots if slot.busy)
 
     def _repeat(self, slot: Slot, room: int) -> bool:
         """What is known to come is the draft, where there is such: its batches are those it would be written by."""

@@ -89,7 +89,8 @@ class Drafting:
         slot.candidates.clear()
         speculative = slot.speculative
         limit = room if speculative.n_max is None else min(room, speculative.n_max)
-        sources = [name for name in self._wanted(slot) if self.drafters[name].is_ready(slot.seq, slot.tokens)]
+        known = self.drafters
+        sources = [name for name in slot.stats if name in known and known[name].is_ready(slot.seq, slot.tokens)]
         return DraftBudget(
             slot, limit if sources else 0, sources, len(slot.tokens), speculative.n_min or 0, slot.n_left
         )
@@ -108,13 +109,14 @@ class Drafting:
 
     def token_seconds(self, name: str, n_slots: int) -> float:
         costs = self._costs[name]
-        return costs.predict(n_slots) / n_slots if costs and not self._block(name) else 0.0
+        return costs.predict(n_slots) / n_slots if costs is not None and not self._block(name) else 0.0
 
     def question_seconds(self, name: str, n_slots: int) -> float:
-        costs, block = self._costs[name], self._block(name)
-        if costs is None or not block:
-            return 2 * self.token_seconds(name, n_slots)
-        return costs.predict(block * n_slots) / n_slots
+        costs = self._costs[name]
+        if costs is None:
+            return 0.0
+        block = self._block(name)
+        return costs.predict(block * n_slots) / n_slots if block else 2 * self.token_seconds(name, n_slots)
 
     def clock(self) -> float:
         return perf_counter()

@@ -20,6 +20,9 @@ from paceline.planner.costs import CostCurve
 TOKEN = 1
 SIZES = (1, 2, 4, 8, 16, 32)
 LARGER = (64,)  # where a change of size costs time, as on a GPU, which loads its kernels when it is first met
+BETWEEN = (3, 5, 6, 12)  # where it does not: a CPU's kernels make some of these dearer than their neighbours say
+FELT = (0.4, 0.1)  # of a plain step: what a change must cost the first or the second step to be more than that
+MOST_OF = 0.8  # of all measurements must say so
 N_IDLE = 3  # rounds of a measurement between requests
 Place = Callable[[], tuple[int, int]]  # a sequence to measure after, and how long it is
 Runs = list[float]  # seconds of one size, several times in a row
@@ -73,7 +76,11 @@ class Measurement:
 
     @property
     def sizes(self) -> list[int]:
-        return [n for n in (*SIZES, *(LARGER if self.curve.price else ())) if n <= self._n_most]
+        """In the order in which they are measured. Those in between come from the second round on, when it is known
+        whether a change costs anything, and early then: of the others something is known."""
+        is_known = self.curve.known or (self.rounds and not changes(self.rounds).whole(1))
+        between, larger = ((), LARGER) if self.curve.price else (BETWEEN if is_known else (), ())
+        return [n for n in (1, *between, *SIZES[1:], *larger) if n <= self._n_most]
 
     def take(self, n: int, seq: int = 0, position: int = 0) -> None:
         """Without what looking back on the text before it costs."""
@@ -143,14 +150,15 @@ class IdleMeasuring:
 
 def changes(rounds: Sequence[dict[int, Runs]]) -> ChangeCosts:
     """What the first and the second step of a size take longer than the third: the lower quartile, since meeting a size
-    for the first time costs more than ever again. Nothing where it is mere noise."""
+    for the first time costs more than ever again. Nothing where it is mere noise, or no more than building the graph
+    anew: on a CPU the first step takes longer by a tenth of a plain one, which nothing is gained by planning for."""
     plain = min(found[WARM] for each in rounds for found in each.values())
     extra: dict[int, list[list[float]]] = {}
     for each in rounds:
         for n, found in each.items():
             extra.setdefault(n, []).append([found[age] - found[WARM] for age in range(WARM)])
-    columns = list(zip(*chain.from_iterable(extra.values()), strict=True))
-    if all(sum(e > 0.1 * plain for e in column) <= 0.8 * len(column) for column in columns):
+    columns = zip(FELT, zip(*chain.from_iterable(extra.values()), strict=True), strict=True)
+    if not any(sum(e > least * plain for e in column) > MOST_OF * len(column) for least, column in columns):
         return ChangeCosts()
     return ChangeCosts({n: [lower(column) for column in zip(*found, strict=True)] for n, found in extra.items()})
 

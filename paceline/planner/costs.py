@@ -70,7 +70,8 @@ class Drift:
 class CostCurve:
     """Monotone, robust, forgetful. `observe` what happened, `predict` what would.
 
-    `spread` tells how far measurements of one size were apart; not measured here, it is infinite.
+    `spread` tells how far measurements of one size were apart; not measured here, it is infinite. `price` is what
+    changing back to plain steps costs in all, where that is worth planning for; else 0.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class CostCurve:
         self._age = 0
         self._n_observed = 0
         self._n_seen: dict[int, int] = {}
+        self.price = 0.0
         self._table: list[float] = []
         self._rebuild()
 
@@ -99,12 +101,6 @@ class CostCurve:
     def is_calm(self) -> bool:
         """Whether the measurements agree with each other."""
         return self.spread < CALM
-
-    @property
-    def price(self) -> float:
-        """What changing back to plain steps costs in all, where it is worth planning for; else 0."""
-        total = self.change.whole(1)
-        return total if total > SLIGHT * self._table[1] else 0.0
 
     def predict(self, n: int, n_context: float = 0.0) -> float:
         """Seconds for a batch of n tokens, each of which looks back on `n_context`, after others of its size."""
@@ -193,11 +189,16 @@ class CostCurve:
         self.drift.is_new = False
 
     def _rebuild(self) -> None:
-        """The table of the shape: straight lines between sizes, never falling, never impossible."""
+        """The table of the shape, and what a change costs against it."""
+        self._table = self._tabulated()
+        total = self.change.whole(1)
+        self.price = total if total > SLIGHT * self._table[1] else 0.0
+
+    def _tabulated(self) -> list[float]:
+        """Straight lines between sizes, never falling, never impossible."""
         known = sorted(self._logs)
         if not known:
-            self._table = [0.0] + [1 + PER_TOKEN * n for n in range(64)]
-            return
+            return [0.0] + [1 + PER_TOKEN * n for n in range(64)]
         values = [math.exp(log) for log in never_falling([self._logs[n] for n in known])]
         values = [min(value, values[0] * n / known[0]) for n, value in zip(known, values, strict=True)]
         table = [0.0]
@@ -206,7 +207,7 @@ class CostCurve:
             table += [x + (y - x) * (n - a) / (b - a) for n in range(a + 1, b + 1)]
         if len(known) == 1:
             table += [values[0] * (1 + PER_TOKEN * n) for n in range(1, 64)]
-        self._table = table
+        return table
 
     @property
     def sizes(self) -> dict[int, float]:

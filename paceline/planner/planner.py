@@ -24,6 +24,7 @@ GAIN_RATE = 0.02
 RISK_RATE = 0.1
 MARGIN = 0.08  # a token must earn this much more than it costs, twice as much with several slots: the best of many
 CROWD = 2  # guesses looks better than it is
+ONE_TEXT = 2.0  # times what it costs: so much one text must show of a model that is to be asked from the start
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 FEW = 4  # tokens that anybody may have checked
@@ -69,7 +70,7 @@ class Planner:
         self.rate = max(1.0, self.gain) * self.least_rate
         self._alone = bool(self.least or (self.n_rollback and n_slots > 1))
         self._price = self.target.change.whole(n_slots) if self.target.price and not self._alone else 0.0
-        self._nothing = self._step(n_slots)
+        self._nothing = self._step(n_slots) if self._price else self.plain_seconds
         self._extra = [0.0]
         self._share = [0.0]
 
@@ -247,14 +248,16 @@ class Planner:
 
     def prospect(self, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0) -> float:
         """What asking a model would have gained on average, after its own time, where it said how sure it was of each
-        token of a text, and whether that was right is known; at a size that has become usual. A question takes it so
-        long `beside` its tokens."""
+        token of a text, and whether that was right is known; at a size that has become usual, and if all had cost
+        ONE_TEXT times what it does. A question takes it so long `beside` its tokens."""
         self._price, self._extra, self._share = 0.0, [0.0], [0.0]
         self._nothing = self.seconds(self.n_slots)
+        self.rate *= ONE_TEXT
         found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
         gain, n_drafted = sum(gain for gain, _ in found), sum(n for _, n in found)
+        worth = (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found) - self.rate * beside
         self.begin_step(self.n_slots, self.n_context)
-        return (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found) - self.rate * beside
+        return worth
 
     def _hindsight(self, agreements: Sequence[Agreement], token_seconds: float) -> tuple[float, int]:
         """What checking its tokens would have gained, and how many it would have drafted."""

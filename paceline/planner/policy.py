@@ -44,24 +44,25 @@ class AutoPolicy(Policy):
     def propose(self, pool: DrafterPool, budgets: Sequence[DraftBudget]) -> None:
         planner, start = self.planner, pool.clock()
         found = self.questions.ask(pool, budgets)
-        chosen = {b.slot.seq: choice for b in budgets if (choice := best(found[b.slot.seq]))}
-        planner.learn_sizes([choice.p_accept for choice in chosen.values()], pool.clock() - start)
-        lengths = planner.trim([choice.p_accept[: choice.n] for choice in chosen.values()])
-        n_checked = dict(zip(chosen, lengths, strict=True))
-        for budget in budgets:
-            self._settle(budget, found[budget.slot.seq], n_checked.get(budget.slot.seq, 0))
+        choices = [best(found[budget.slot.seq]) for budget in budgets]
+        planner.learn_sizes([choice.p_accept for choice in choices if choice], pool.clock() - start)
+        lengths = planner.trim([choice.p_accept[: choice.n] if choice else [] for choice in choices])
+        for budget, choice, n in zip(budgets, choices, lengths, strict=True):
+            n = self._check(budget, choice, n)
+            self.questions.learn(budget.slot.seq, found[budget.slot.seq], checked=n > 0)
         self._drafting = pool.clock() - start
         self.questions.considered(self._drafting)
         self._rests = planner.is_plain and len(self.questions.resting) == len(pool.names())
         self._pause = PAUSE if self._rests else 0
 
-    def _settle(self, budget: DraftBudget, found: Sequence[Offer], n: int) -> None:
-        """So many tokens of the best one are checked; what each would have gained is learned."""
-        choice, n = best(found), n if n >= budget.n_min else 0
-        if choice:
-            budget.slot.draft = Proposal()
-            budget.slot.draft.add(choice.draft.cut(n))
-        self.questions.learn(budget.slot.seq, found, checked=n > 0)
+    @staticmethod
+    def _check(budget: DraftBudget, choice: Offer | None, n: int) -> int:
+        """So many tokens of this draft, if the slot may have so few; returns how many."""
+        budget.slot.draft = Proposal()
+        if not choice or n < max(1, budget.n_min):
+            return 0
+        budget.slot.draft.add(choice.draft.cut(n))
+        return n
 
     def expects(self, pool: DrafterPool, name: str) -> bool:
         return GainEstimate(self.gains.common[name]).upper_bound(self.gains.most[name]) > 0

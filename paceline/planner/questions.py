@@ -1,7 +1,8 @@
 """Whom to ask for a draft, and what each answer is worth: one rule for every drafter.
 
 Asked in the order from cheap to dear: whoever is expected to gain more, after its own time, than the best draft so far
-does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time.
+does. Where that is not expected but may well be, asking is exploration, which has a budget: a share of all time, saved
+up before it is spent.
 Reading a text is no part of a question's price: it is done once, where it is worth it for what may follow.
 """
 
@@ -22,6 +23,7 @@ log = logging.getLogger("paceline")
 
 EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
 SAVED = 3.0  # plain steps of such time that can be saved up
+NEEDED = 2.0  # plain steps of it that are enough for any question
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
 FIRST_READING = 16  # questions that reading a text takes as long as, before that is known
 READING_RATE = 0.3
@@ -59,6 +61,7 @@ class Questions:
         self._interviews: dict[str, tuple[Sequence[Agreement], float]] = {}
         self.resting: set[str] = set()
         self._budget = 0.0  # seconds left for exploration
+        self._needed = 0.0  # to explore with whoever was able and takes least
         self._expects = False  # somebody was asked who is expected to pay
         self._seconds = 0.0  # of this step's questions
         self._asked_at: dict[tuple[int, str], int] = {}  # of a text's tokens, by slot and drafter
@@ -75,9 +78,11 @@ class Questions:
         self.planner.begin_step(len(budgets), sum(budget.n_context for budget in budgets) / len(budgets))
         self._meet(pool, len(budgets).bit_length())
         found: Found = defaultdict(list)
-        self._expects, self._seconds = False, 0.0
+        self._expects, self._seconds, self._needed = False, 0.0, 0.0
         for name in pool.names():
-            self._ask(pool, name, [b for b in budgets if name in b.sources and b.limit > 0], found)
+            able = [budget for budget in budgets if name in budget.sources and budget.limit > 0]
+            if not able or not self._ask(pool, name, able, found):
+                self.resting.add(name)
         return found
 
     def _meet(self, pool: DrafterPool, load: int) -> None:
@@ -95,14 +100,13 @@ class Questions:
         self.gains.seconds[name] = beside + token_seconds
         self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
 
-    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> None:
-        """Those slots where it pays, or one where it may pay."""
+    def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> bool:
+        """For those slots where it pays, or one where it may pay; says whether there is any."""
         asked, able = self._worth_asking(pool, name, budgets, found)
-        explores = not asked and self._budget > 0
+        explores = not asked and bool(able) and self._has_saved(pool, name, able[0])
         asked = able[:1] if explores else asked
         if not asked:
-            self.resting.add(name)
-            return
+            return False
         self.resting.discard(name)
         self._expects |= not explores
         start = pool.clock()
@@ -115,9 +119,10 @@ class Questions:
         seconds = self._took(pool, name, asked, took)
         self._budget -= seconds if explores else 0.0
         for budget, draft in zip(asked, drafts, strict=True):
-            p_accept = self.acceptance.p_accept(budget.slot.seq, draft)
-            n, gain = self.planner.best_length(p_accept)
+            p_accept = self.acceptance.p_accept(budget.slot.seq, draft) if draft.tokens else []
+            n, gain = self.planner.best_length(p_accept) if p_accept else (0, 0.0)
             found[budget.slot.seq].append(Offer(draft, p_accept, n, gain, self.planner.rate * seconds))
+        return True
 
     def _worth_asking(
         self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found
@@ -130,8 +135,7 @@ class Questions:
         for budget in budgets:
             gain, known = self.gains.of(budget.slot.seq, name), best(found[budget.slot.seq])
             least = known.gain if known else 0.0
-            reading = self._reading_share(pool, name, budget)
-            if gain.expected - reading > least:
+            if gain.expected > least and gain.expected - self._reading_share(pool, name, budget) > least:
                 asked.append(budget)
                 continue
             if gain.upper_bound(self.gains.most[name]) > least:
@@ -139,18 +143,29 @@ class Questions:
             gain.decay(self.gains.common[name])
         return asked, able
 
-    def _reading_share(self, pool: DrafterPool, name: str, budget: DraftBudget) -> float:
-        """What reading the text first takes of each question that may follow, in tokens."""
+    def _has_saved(self, pool: DrafterPool, name: str, budget: DraftBudget) -> bool:
+        """Whether there is enough for a question there, reading included."""
+        seconds = self.gains.seconds.get(name, 0.0) + self._reading_seconds(pool, name, budget)
+        needed = min(seconds, NEEDED * self.planner.plain_seconds)
+        self._needed = min(self._needed or needed, needed)
+        return self._budget > needed
+
+    def _reading_seconds(self, pool: DrafterPool, name: str, budget: DraftBudget) -> float:
+        """What reading the text takes first, where it has not been."""
         if (budget.slot.seq, name) in self._asked_at:
             return 0.0
-        usual = FIRST_READING * pool.question_seconds(name, self.planner.n_slots)
+        known = self._reading.get(name)
+        return FIRST_READING * pool.question_seconds(name, self.planner.n_slots) if known is None else known
+
+    def _reading_share(self, pool: DrafterPool, name: str, budget: DraftBudget) -> float:
+        """What that takes of each question that may follow, in tokens."""
         n_left = max(1, min(budget.n_left, USUAL_ANSWER))
-        return self.planner.rate * self._reading.get(name, usual) / n_left
+        return self.planner.rate * self._reading_seconds(pool, name, budget) / n_left
 
     def _can_pay(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget]) -> bool:
         """Whether it could even if it were almost always right."""
-        if not budgets or self.gains.n_asked[name]:
-            return bool(budgets)
+        if self.gains.n_asked[name]:
+            return True
         token_seconds, limit = pool.token_seconds(name, self.planner.n_slots), max(b.limit for b in budgets)
         whole = 0.0 if token_seconds else pool.question_seconds(name, self.planner.n_slots)
         can = self.planner.can_ever_pay(limit, token_seconds, whole)
@@ -176,9 +191,11 @@ class Questions:
 
     def _rule(self, pool: DrafterPool, name: str, budget: DraftBudget) -> ShouldContinue | None:
         """For those that draft token by token: can going on still pay? With a whole block at once it always does."""
+        if not pool.question_seconds(name, self.planner.n_slots):
+            return None
         token_seconds = pool.token_seconds(name, self.planner.n_slots)
         if not token_seconds:
-            return (lambda draft: True) if pool.question_seconds(name, self.planner.n_slots) else None
+            return lambda draft: True
         p_accept, mean = self.acceptance.rule(budget.slot.seq, name)
         reached = 1.0
 
@@ -216,7 +233,7 @@ class Questions:
 
     @property
     def may_explore(self) -> bool:
-        return self._budget > 0
+        return self._budget > self._needed
 
     def considered(self, seconds: float) -> None:
         """Deciding took so long in all: exploration too, unless somebody was expected to pay."""

@@ -41,7 +41,7 @@ from paceline.text.chat import ChatTemplate
 
 log = logging.getLogger("paceline")
 
-MEASURING = 0.55  # seconds for the target's cost curve, before the first request
+MEASURING = 0.75  # seconds for the target's cost curve, before the first request
 READING = 0.01  # of an answer's time may go into the draft model's reading of its prompt
 HANDING_OUT = 0.01  # of a prompt's time may go into handing out the target's rows of it
 LARGE = 128  # tokens in a batch where each costs as little as it ever will

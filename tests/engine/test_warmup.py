@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 
 from paceline.engine import warmup
-from paceline.engine.warmup import SIZES, IdleMeasuring, Measurement, changes, typical, warm_up
+from paceline.engine.warmup import BETWEEN, SIZES, IdleMeasuring, Measurement, changes, typical, warm_up
 from paceline.planner.costs import CostCurve
 from tests.fakes import FakeContext
 
@@ -18,7 +18,7 @@ def test_it_measures_within_its_time_and_leaves_nothing_behind() -> None:
     start = perf_counter()
     warm_up(context, curve, 0.05)
     assert perf_counter() - start < 30
-    assert set(curve.sizes) <= {*SIZES}
+    assert set(curve.sizes) <= {*SIZES, *BETWEEN}
     assert curve.predict(1) > 0
     assert context.cells == [[]]
 
@@ -51,6 +51,27 @@ def test_what_a_change_of_size_adds_is_told_apart() -> None:
     assert changes(cpu).whole(8) == 0
 
 
+def test_building_a_graph_anew_is_no_reason_to_keep_sizes() -> None:
+    """The first step of a size takes an eighth of a plain one longer, the second does not: so it is on some CPUs."""
+    cpu = [{n: [s + 0.13, s, s] for n, s in {1: 1.0, 2: 2.2, 4: 3.3, 8: 4.0}.items()}]
+    assert changes(cpu).whole(1) == 0
+    slow = [{n: [s + 0.6, s, s] for n, s in {1: 1.0, 2: 1.3, 4: 1.4, 8: 1.5}.items()}]
+    assert changes(slow).whole(1) == pytest.approx(0.6)
+
+
+def test_sizes_in_between_are_measured_where_sizes_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five tokens cost as much as eight: straight lines between four and eight would not tell."""
+    now = [0.0]
+    monkeypatch.setattr(warmup, "perf_counter", lambda: now[0])
+    true = {1: 0.005, 2: 0.01, 3: 0.0145, 4: 0.016, 5: 0.02, 6: 0.02, 8: 0.02, 12: 0.025, 16: 0.026, 32: 0.044}
+    context, curve = Clocked(now, true), CostCurve()
+    warm_up(context, curve, 0.75)
+    assert {n: curve.predict(n) for n in true} == pytest.approx(true)
+    gpu, keeping = Rebuilding(now, dict.fromkeys([*CPU, *BETWEEN], 0.001)), CostCurve()
+    warm_up(gpu, keeping, 0.75)
+    assert not {*keeping.sizes} & {*BETWEEN}
+
+
 class Clocked(FakeContext):
     """Takes its time by the fake clock."""
 
@@ -60,7 +81,7 @@ class Clocked(FakeContext):
         self.seconds = seconds
 
     def _check(self, entries: list[tuple[int, int]]) -> None:
-        self.now[0] += self.seconds[len(entries)]
+        self.now[0] += CostCurve(self.seconds).predict(len(entries))
 
 
 def test_a_slow_model_is_not_measured_at_sizes_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
