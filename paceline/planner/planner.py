@@ -24,7 +24,6 @@ GAIN_RATE = 0.02
 RISK_RATE = 0.1
 MARGIN = 0.08  # a token must earn this much more than it costs, twice as much with several slots: the best of many
 CROWD = 2  # guesses looks better than it is
-ONE_TEXT = 2.0  # times what it costs: so much one text must show of a model that is to be asked from the start
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 FEW = 4  # tokens that anybody may have checked
@@ -246,13 +245,15 @@ class Planner:
             right[n] - 1 > self.least_rate * (seconds + whole_seconds) for n, seconds in enumerate(extra, start=1)
         )
 
-    def prospect(self, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0) -> float:
+    def prospect(
+        self, agreements: Sequence[Agreement], token_seconds: float, beside: float = 0.0, dearer: float = 1.0
+    ) -> float:
         """What asking a model would have gained on average, after its own time, where it said how sure it was of each
-        token of a text, and whether that was right is known; at a size that has become usual, and if all had cost
-        ONE_TEXT times what it does. A question takes it so long `beside` its tokens."""
+        token of a text, and whether that was right is known; at a size that has become usual, and if all were so many
+        times `dearer`. A question takes it so long `beside` its tokens."""
         self._price, self._extra, self._share = 0.0, [0.0], [0.0]
         self._nothing = self.seconds(self.n_slots)
-        self.rate *= ONE_TEXT
+        self.rate *= dearer
         found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
         gain, n_drafted = sum(gain for gain, _ in found), sum(n for _, n in found)
         worth = (max(0.0, gain) - self.rate * token_seconds * n_drafted) / len(found) - self.rate * beside

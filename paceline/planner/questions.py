@@ -22,6 +22,7 @@ from paceline.planner.planner import Planner
 log = logging.getLogger("paceline")
 
 EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
+ONE_TEXT = 2.0
 SAVED = 3.0  # plain steps of such time that can be saved up
 NEEDED = 2.0  # plain steps of it that are enough for any question
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
@@ -95,10 +96,13 @@ class Questions:
             self._expect(name, pool.token_seconds(name, self.planner.n_slots))
 
     def _expect(self, name: str, token_seconds: float) -> None:
-        """Of a model, for as many slots as there are now, what the interview promises."""
+        """Of a model, for as many slots as there are now, what the interview promises: if it is to be asked from the
+        start, one text must show that it would gain at ONE_TEXT times the cost."""
         agreements, beside = self._interviews[name]
         self.gains.seconds[name] = beside + token_seconds
-        self.gains.common[name] = self.planner.prospect(agreements, token_seconds, beside)
+        promised = self.planner.prospect(agreements, token_seconds, beside, ONE_TEXT)
+        doubtful = min(0.0, self.planner.prospect(agreements, token_seconds, beside))
+        self.gains.common[name] = promised if promised > 0 else doubtful
 
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> bool:
         """For those slots where it pays, or one where it may pay; says whether there is any."""

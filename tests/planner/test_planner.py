@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
-from paceline.planner.planner import ONE_TEXT, Planner, cumulated
+from paceline.planner.planner import Planner, cumulated
 from paceline.process.parts import worth_reading
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
@@ -181,7 +181,8 @@ def test_the_gain_of_a_model_is_foretold_from_how_it_did_on_a_text() -> None:
     assert good > fair > 0.0 > one.prospect([(0.9, False)] * 30, QUICK)
     assert one.prospect([(0.02, False)] * 30, 0.0) == 0.0
     assert one.prospect([(0.9, True)] * 30, 5 * QUICK) < good - 4 * QUICK
-    assert one.prospect([(0.9, True)] * 30, QUICK, beside=0.1) == pytest.approx(good - 0.1 * ONE_TEXT * one.rate)
+    assert one.prospect([(0.9, True)] * 30, QUICK, beside=0.1) == pytest.approx(good - 0.1 * one.rate)
+    assert one.prospect([(0.9, True)] * 30, QUICK, dearer=2.0) < good
 
 
 # -- sizes, where changing them costs time

@@ -203,6 +203,29 @@ def test_a_dear_good_model_is_used_beside_a_cheap_mediocre_look_up() -> None:
     assert speed > 1.8
 
 
+def test_one_text_must_show_much_of_a_model_that_is_asked_from_the_start() -> None:
+    """Of two in three tokens right it is not certain, of nine in ten it is; the former is tried later."""
+    fair, good = [(0.7, True), (0.7, True), (0.6, False)] * 10, [(0.95, True)] * 9 + [(0.3, False)]
+    for agreements, asked in ((fair, False), (good, True)):
+        script, policy = Script({MODEL: ([0.8] * 4, 0.1)}, 0.02), new_policy()
+        policy.set_agreement(MODEL, agreements, 0.02, 0.05)
+        simulate(script, 3, 40, policy)
+        assert bool(script.asked[MODEL]) is asked
+        simulate(script, 3, 400, policy)
+        assert script.asked[MODEL] > 100
+
+
+def test_exploration_is_saved_up_before_it_is_spent() -> None:
+    """Of a model that promised nothing. A question takes a tenth of a step, which is what twenty steps allow."""
+    script, policy = Script({MODEL: ([0.05] * 4, 0.1)}, 0.02), new_policy()
+    policy.set_agreement(MODEL, [(0.05, False)] * 30, 0.02, 0.03)
+    script.reading = 0.4
+    simulate(script, 0, 100, policy)
+    assert script.asked[MODEL] == 0, "reading is thought to take sixteen questions"
+    simulate(script, 0, 300, policy)
+    assert 1 <= script.asked[MODEL] <= 15
+
+
 def test_reading_a_text_does_not_silence_a_model_that_is_good_there() -> None:
     """It was not elsewhere, so asking is exploration; reading takes more than can be saved up for that. The text's
     beginning is hard to guess."""
