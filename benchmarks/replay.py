@@ -3,6 +3,7 @@
     python -m benchmarks.replay --record greedy.json --prompts 36 -n 160            # once, runs the models
     python -m benchmarks.replay --record sampled.json --prompts 36 -n 160 --temp 0.8
     python -m benchmarks.replay greedy.json sampled.json [--machines F16,H200-F16] [--slots 1,4,8]
+    python -m benchmarks.replay greedy.json --first 40                             # the first answers of new processes
 
 A run of the engine tells two policies apart by two or three per cent at best; here the same answers meet the same moods
 of the machine, so a tenth of that shows. Counted besides the target's step: its context, changes of its size, questions
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from statistics import mean
 from typing import Any
 
 from rich.console import Console
@@ -40,6 +42,7 @@ from paceline.planner.planner import Planner
 from paceline.planner.policy import AutoPolicy, n_right
 
 WIDTH = 140
+LOW = 0.95  # of plain speed: what no first answer should be under
 N_INTERVIEW = 39
 
 
@@ -291,6 +294,34 @@ def compare(
     return {label: dict(row) for label, row in out.items()}
 
 
+def first_answers(texts: list[Text], machine: Machine, n: int, runs: int, *, sampled: bool) -> list[float]:
+    """The beginning of every text with a policy that has seen nothing but an interview: speeds against none. The
+    machine is calm, or single answers could not be told apart."""
+    asked, found = interview(texts), []
+    machine = replace(machine, noise=0.02, odd=0.0)
+    for text in texts:
+        begun = [replace(text, written=text.written[: n + 1])]
+        for seed in range(runs):
+            policy = auto(machine, Random(seed), asked)
+            own = replayed(begun, machine, policy, ["suffix", MODEL], 1, seed, sampled)
+            plain = replayed(begun, machine, FixedPolicy(), [], 1, seed, sampled)
+            found.append(own.speed("overall") / plain.speed("overall"))
+    return sorted(found)
+
+
+def show_first(paths: Sequence[Path], machines: Sequence[str], n: int, runs: int) -> None:
+    table, rows = Table("first answers, against none", "mean", "a tenth is under", f"share under {LOW}"), {}
+    for path in paths:
+        texts = load(path)
+        for name in machines:
+            found = first_answers(texts, MACHINES[name], n, runs, sampled="sampled" in path.name)
+            row = [mean(found), found[len(found) // 10], sum(speed < LOW for speed in found) / len(found)]
+            rows[f"{path.stem} {name}"] = row
+            table.add_row(f"{path.stem} {name}", *(f"{x:.3f}" for x in row))
+    Console(width=WIDTH).print(table)
+    print(json.dumps(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path, nargs="*")
@@ -304,12 +335,16 @@ def main() -> None:
     parser.add_argument("--drafts", default="good", help="good, useless, slow")
     parser.add_argument("--runs", type=int, default=2, help="with other moods each")
     parser.add_argument("--fixed", action="store_true", help="beside settings taken literally")
+    parser.add_argument("--first", type=int, help="so many tokens of each text, each with a policy of its own")
     args = parser.parse_args()
     if args.record:
         record(args.record, draft_model(args.draft), args.prompts, args.n, args.temp)
         return
     if not args.texts:
         raise ConfigError(f"needs {RECORDED}")
+    if args.first:
+        show_first(args.texts, args.machines.split(","), args.first, args.runs)
+        return
     result: dict[str, Any] = {}
     for path in args.texts:
         texts = load(path)
