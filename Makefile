@@ -6,10 +6,10 @@ BIN = $(VENV)/bin
 .PHONY: demo test check format docs clean
 
 # Installing compiles libllama for this machine: about five minutes the first time, seconds later.
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing; the first time libllama is compiled for this machine, about five minutes on two cores"
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@
 
 demo: $(VENV)/.installed
