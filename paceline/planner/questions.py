@@ -22,7 +22,7 @@ from paceline.planner.planner import Planner
 log = logging.getLogger("paceline")
 
 EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
-ONE_TEXT = 2.0
+ONE_TEXT = 1.5
 SAVED = 3.0  # plain steps of such time that can be saved up
 NEEDED = 2.0  # plain steps of it that are enough for any question
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
