@@ -22,7 +22,7 @@ from paceline.planner.planner import Planner
 log = logging.getLogger("paceline")
 
 EXPLORATION = 0.005  # of all time, for asking where it may well pay but is not expected to
-ONE_TEXT = 1.5
+ONE_TEXT = 1.5  # times the cost: a model that gained at that in the interview is asked from the start
 SAVED = 3.0  # plain steps of such time that can be saved up
 NEEDED = 2.0  # plain steps of it that are enough for any question
 ENOUGH = 4  # tokens: with room for fewer nothing is said of a drafter
@@ -81,8 +81,8 @@ class Questions:
         found: Found = defaultdict(list)
         self._expects, self._seconds, self._needed = False, 0.0, 0.0
         for name in pool.names():
-            able = [budget for budget in budgets if name in budget.sources and budget.limit > 0]
-            if not able or not self._ask(pool, name, able, found):
+            wanting = [budget for budget in budgets if name in budget.sources and budget.limit > 0]
+            if not wanting or not self._ask(pool, name, wanting, found):
                 self.resting.add(name)
         return found
 
