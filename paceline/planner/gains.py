@@ -19,7 +19,7 @@ DOUBT = 0.03  # of the most that counted of a question lately: by so much its ga
 FIRST_MOST = 3.0  # tokens, before anything was gained
 MOST = 0.7  # tokens that one question counts for: the few that promise far more bring less than that, and hide the rest
 FADING = 0.98  # of what a drafter gains or loses everywhere, by each text on which it was not asked
-PRIOR_GAIN = 0.2  # tokens, before anything is known; counts like MEMORY questions
+PRIOR_GAIN = 0.01  # tokens, before anything is known: next to nothing; counts like MEMORY questions
 
 
 class GainEstimate:

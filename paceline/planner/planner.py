@@ -27,6 +27,7 @@ CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
 FEW = 4  # tokens that anybody may have checked
+PLATEAU = 1.1  # times what those cost: as many as that buys, too
 ROUND = (2, 4, 8, 16, 32, 64)  # sizes of batches where changing the size costs time; no draft makes one larger
 LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
@@ -162,13 +163,15 @@ class Planner:
         return share
 
     def reach_of_unknown(self) -> int:
-        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step.
+        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step, or
+        what hardly costs more than a few (kernels compute some sizes in the time of larger ones).
 
         A long one that fails at its first token costs many steps, and first chances are guesses. Where sizes are kept
         for a while, they decide.
         """
         n = ROUND[-1] if self._price else FEW
-        while n < ROUND[-1] and self.extras(n + 1)[n + 1] <= self.plain_seconds:
+        most = max(self.plain_seconds, PLATEAU * self.extras(FEW)[FEW])
+        while n < ROUND[-1] and self.extras(n + 1)[n + 1] <= most:
             n += 1
         return n
 
