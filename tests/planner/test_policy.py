@@ -188,6 +188,11 @@ def test_where_a_step_costs_the_same_whatever_its_size_drafts_begin_long() -> No
     assert Planner(CostCurve(dict(CPU), None, gpu)).reach_of_unknown() == 64
 
 
+def test_a_first_draft_may_be_as_long_as_costs_what_a_few_tokens_do() -> None:
+    jumps = CostCurve({1: 5.1, 2: 10.0, 4: 17.2, 5: 20.8, 12: 21.0, 13: 30.0, 32: 60.0})
+    assert Planner(jumps).reach_of_unknown() == 11
+
+
 def test_the_model_is_not_asked_where_a_look_up_pays() -> None:
     script = Script({"suffix": ([0.95] * 6, 0.001), MODEL: ([0.9] * 6, 0.2)})
     simulate(script, 6)
