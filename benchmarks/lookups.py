@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import guarded
-from benchmarks.recording import Text, load
+from benchmarks.recording import Text, load, n_right
 from paceline.config.drafters import DrafterSettings, NgramCacheParams, NgramModParams, NgramParams
 from paceline.drafters.base import Drafter, DraftRequest, Resources
 from paceline.drafters.registry import ENTRIES
-from paceline.planner.policy import n_right
 
 N_MAX = 64
 VARIANTS: dict[str, tuple[str, DrafterSettings]] = {

@@ -37,6 +37,11 @@ class Text:
     drafts: dict[str, list[Draft]] = field(default_factory=dict)
 
 
+def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
+    pairs = enumerate(zip(draft, text, strict=False))
+    return next((i for i, (drafted, shown) in pairs if drafted != shown), min(len(draft), len(text)))
+
+
 class Listening(FixedPolicy):
     """Asks for a long draft at every place and has none checked: the text is the target's own, token by token."""
 

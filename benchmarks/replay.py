@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.common import draft_model, guarded
 from benchmarks.machine_costs import MACHINES, MS, Machine
-from benchmarks.recording import MODEL, RECORDED, Text, load, record
+from benchmarks.recording import MODEL, RECORDED, Text, load, n_right, record
 from paceline.drafters.base import Draft
 from paceline.drafters.proposal import Proposal
 from paceline.engine.warmup import BETWEEN, SIZES, changes
@@ -39,7 +39,7 @@ from paceline.planner.change import WARM
 from paceline.planner.costs import CostCurve
 from paceline.planner.fixed import FixedPolicy
 from paceline.planner.planner import Planner
-from paceline.planner.policy import AutoPolicy, n_right
+from paceline.planner.policy import AutoPolicy
 
 WIDTH = 140
 LOW = 0.95  # of plain speed: what no first answer should be under

@@ -25,12 +25,11 @@ PRIOR_GAIN = 0.01  # tokens, before anything is known: next to nothing; counts l
 class GainEstimate:
     """In tokens, on one text. Starts from what others gained, and is the less sure the fewer trials it has seen."""
 
-    __slots__ = ("expected", "n_trials", "reach")
+    __slots__ = ("expected", "n_trials")
 
     def __init__(self, expected: float) -> None:
         self.expected = expected
         self.n_trials = 0.0
-        self.reach = 0  # tokens that a draft may have, by how far drafts came
 
     def upper_bound(self, most: float) -> float:
         """What it may well be, for all that is known, of a drafter that gained so much at most."""
@@ -39,10 +38,6 @@ class GainEstimate:
     def learn(self, gained: float) -> None:
         self.n_trials = min(self.n_trials + 1, MEMORY - FAITH)
         self.expected += (gained - self.expected) / (FAITH + self.n_trials)
-
-    def checked(self, n: int, n_right: int) -> None:
-        """So many tokens of a draft: who was right with all may go twice as far, others nearly as far as they came."""
-        self.reach = max(self.reach, 2 * n) if n_right == n else (self.reach + 2 * n_right) // 2
 
     def decay(self, common: float) -> None:
         """A step without asking: the text may be changing."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from paceline.planner.base import Agreement
 from paceline.planner.costs import CostCurve
+from paceline.planner.purse import Purse
 
 HOPELESS = 0.01  # a token with less chance than this is never worth a look
 GAIN_RATE = 0.02
@@ -26,8 +27,6 @@ MARGIN = 0.08  # a token must earn this much more than it costs, twice as much w
 CROWD = 2  # guesses looks better than it is
 LOOK_AHEAD = 16
 SHORT = 3  # drafts up to this are checked at once
-FEW = 4  # tokens that anybody may have checked
-PLATEAU = 1.1  # times what those cost: as many as that buys, too
 ROUND = (2, 4, 8, 16, 32, 64)  # sizes of batches where changing the size costs time; no draft makes one larger
 LOOK_EVERY = 16  # steps, while all drafters rest
 EXPECTED = 8  # steps that the first expectation counts for
@@ -53,6 +52,7 @@ class Planner:
         self.gain = 1.0
         self.seconds_plain = 0.0
         self.seconds_actual = 0.0
+        self.purse = Purse()
         self._n_rested = 0
         self.predicted = 0.0
         self.actual = 0.0
@@ -73,10 +73,16 @@ class Planner:
         self._nothing = self._step(n_slots) if self._price else self.plain_seconds
         self._extra = [0.0]
         self._share = [0.0]
+        # where a change of size costs time, that is paid back slowly, by sizes that are kept
+        self._most_lost = math.inf if self._price else self.purse.seconds(self.plain_seconds)
 
     def seconds(self, n: int) -> float:
         """A batch of n tokens, after others of its size."""
         return self.target.predict(n, self.n_context)
+
+    def can_afford(self, seconds: float) -> bool:
+        """Whether a question that takes so long, and checking a single token after it, may come to nothing."""
+        return seconds + self.extras(1)[1] <= self._most_lost
 
     # -- sizes
 
@@ -162,19 +168,6 @@ class Planner:
             share.append(min(own[m], together))
         return share
 
-    def reach_of_unknown(self) -> int:
-        """How many tokens of somebody's first draft for a text to check at most: a few, or what doubles the step, or
-        what hardly costs more than a few (kernels compute some sizes in the time of larger ones).
-
-        A long one that fails at its first token costs many steps, and first chances are guesses. Where sizes are kept
-        for a while, they decide.
-        """
-        n = ROUND[-1] if self._price else FEW
-        most = max(self.plain_seconds, PLATEAU * self.extras(FEW)[FEW])
-        while n < ROUND[-1] and self.extras(n + 1)[n + 1] <= most:
-            n += 1
-        return n
-
     # -- what to check
 
     def trim(self, p_accept: Sequence[Sequence[float]]) -> list[int]:
@@ -210,8 +203,10 @@ class Planner:
 
     def _peak(self, reached: Sequence[float], extra: Sequence[float]) -> tuple[int, float]:
         best_n, best, tokens = 0, 0.0, 0.0
-        rate = self.rate
+        rate, most_lost = self.rate, self._most_lost
         for n, c in enumerate(reached, start=1):
+            if extra[n] > most_lost:
+                break
             tokens += c
             value = tokens - rate * extra[n]
             if value > best:
@@ -229,6 +224,8 @@ class Planner:
         shares = self.shares(n_drafted + n_ahead)
         before, tokens = shares[n_drafted], 0.0
         for m in range(1, n_ahead + 1):
+            if shares[n_drafted + m] > self._most_lost:
+                return False
             reached *= mean
             tokens += reached
             if tokens > self.rate * (shares[n_drafted + m] - before + m * token_seconds):
@@ -254,7 +251,7 @@ class Planner:
         """What asking a model would have gained on average, after its own time, where it said how sure it was of each
         token of a text, and whether that was right is known; at a size that has become usual, and if all were so many
         times `dearer`. A question takes it so long `beside` its tokens."""
-        self._price, self._extra, self._share = 0.0, [0.0], [0.0]
+        self._price, self._extra, self._share, self._most_lost = 0.0, [0.0], [0.0], math.inf
         self._nothing = self.seconds(self.n_slots)
         self.rate *= dearer
         found = [self._hindsight(agreements[i:], token_seconds) for i in range(len(agreements))]
@@ -291,6 +288,7 @@ class Planner:
         self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
         self.seconds_actual += seconds + drafting
+        self.purse.book(plain - seconds - drafting, seconds, self.plain_seconds, n_tokens)
         predicted = self.target.observe(n_tokens, seconds, self.n_context)
         rate = GAIN_RATE if self.actual else 1.0
         self.predicted += rate * (predicted - self.predicted)
@@ -310,6 +308,7 @@ class Planner:
             return
         self.seconds_plain += seconds
         self.seconds_actual += seconds
+        self.purse.book(0.0, seconds, self.plain_seconds, n_tokens)
         if self._price:
             self.target.passed(n_tokens)
 

@@ -15,11 +15,6 @@ from paceline.planner.questions import Offer, Questions, best
 PAUSE = 16  # steps before all are looked at again, when nobody was worth asking
 
 
-def n_right(draft: Sequence[int], text: Sequence[int]) -> int:
-    pairs = enumerate(zip(draft, text, strict=False))
-    return next((i for i, (drafted, shown) in pairs if drafted != shown), min(len(draft), len(text)))
-
-
 class AutoPolicy(Policy):
     """Joins what drafters gain to what they cost; never sees token values."""
 
@@ -89,8 +84,6 @@ class AutoPolicy(Policy):
 
     def settled(self, slot: Drafted, emitted: Sequence[int]) -> None:
         self.acceptance.learn(slot.seq, slot.candidates, emitted)
-        for draft in slot.draft.parts:
-            self.gains.of(slot.seq, draft.source).checked(len(draft), n_right(draft.tokens, emitted))
 
     def observe_step(self, n_tokens: int, n_emitted: int, n_drafted: int, seconds: float) -> None:
         if self._rests and not self._drafting:

@@ -107,6 +107,8 @@ class Questions:
     def _ask(self, pool: DrafterPool, name: str, budgets: Sequence[DraftBudget], found: Found) -> bool:
         """For those slots where it pays, or one where it may pay; says whether there is any."""
         asked, able = self._worth_asking(pool, name, budgets, found)
+        if asked and not self.planner.can_afford(self._seconds_of(pool, name)):
+            asked, able = [], asked + able
         explores = not asked and bool(able) and self._has_saved(pool, name, able[0])
         asked = able[:1] if explores else asked
         if not asked:
@@ -115,9 +117,7 @@ class Questions:
         self._expects |= not explores
         start = pool.clock()
         rules = [self._rule(pool, name, budget) for budget in asked]
-        unknown = self.planner.reach_of_unknown()
-        limits = [min(b.limit, max(unknown, self.gains.of(b.slot.seq, name).reach)) for b in asked]
-        drafts = pool.ask(name, [b.slot for b in asked], limits, rules)
+        drafts = pool.ask(name, [budget.slot for budget in asked], [budget.limit for budget in asked], rules)
         took = pool.clock() - start
         self._seconds += took
         seconds = self._took(pool, name, asked, took)
@@ -153,6 +153,11 @@ class Questions:
         needed = min(seconds, NEEDED * self.planner.plain_seconds)
         self._needed = min(self._needed or needed, needed)
         return self._budget > needed
+
+    def _seconds_of(self, pool: DrafterPool, name: str) -> float:
+        """What a question takes for one slot."""
+        known = self.gains.seconds.get(name)
+        return pool.question_seconds(name, self.planner.n_slots) if known is None else known
 
     def _reading_seconds(self, pool: DrafterPool, name: str, budget: DraftBudget) -> float:
         """What reading the text takes first, where it has not been."""

@@ -22,7 +22,14 @@ def planner(curve: dict[int, float], change: tuple[float, float] = (0.0, 0.0), l
     costs = CostCurve(curve, change=ChangeCosts({1: change}))
     for _ in range(3):
         costs.passed(1)
-    return Planner(costs, least=least)
+    return proven(Planner(costs, least=least))
+
+
+def proven(planner: Planner) -> Planner:
+    """After drafts have gained enough for bold ones."""
+    planner.purse.book(1e9, 0.0, planner.plain_seconds, 1)
+    planner.begin_step(1)
+    return planner
 
 
 def test_hopeless_drafts_are_not_checked() -> None:
@@ -122,7 +129,7 @@ def test_where_nothing_was_drafted_the_speed_up_is_one_however_slow_the_steps() 
 
 
 def test_what_taking_back_costs_is_charged_to_drafts_that_need_it() -> None:
-    one = Planner(CostCurve(CPU), n_rollback=3)
+    one = proven(Planner(CostCurve(CPU), n_rollback=3))
     doubtful, long = [0.8] * 3, [0.8] * 12
     one.begin_step(1)
     before, unbounded = one.trim([doubtful])[0], one.trim([[0.98] * 12])[0]
@@ -141,7 +148,7 @@ def test_what_taking_back_costs_is_charged_to_drafts_that_need_it() -> None:
 
 
 def test_a_draft_that_is_computed_apart_pays_for_a_batch_of_its_own() -> None:
-    together, apart = Planner(CostCurve(GPU)), Planner(CostCurve(GPU), n_rollback=16)
+    together, apart = proven(Planner(CostCurve(GPU))), proven(Planner(CostCurve(GPU), n_rollback=16))
     for each in (together, apart):
         each.begin_step(4)
     assert together.trim([[0.6, 0.5], [], [], []])[0] > 0
@@ -152,7 +159,7 @@ def test_a_draft_that_is_computed_apart_pays_for_a_batch_of_its_own() -> None:
 
 
 def test_a_long_context_makes_draft_tokens_dearer() -> None:
-    far = Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3))
+    far = proven(Planner(CostCurve({1: 1.0, 2: 1.1, 4: 1.3}, attention=0.3)))
     short = far.trim([[0.5] * 3])
     far.begin_step(1, 3000)
     assert far.trim([[0.5] * 3]) < short

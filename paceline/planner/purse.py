@@ -1,0 +1,28 @@
+"""What drafts may lose: the seconds that drafting has gained so far, and a little more.
+
+However good chances look, they are guesses: whoever promises and fails is stopped here after a few drafts, before all
+that is learned of it says so. A draft is checked only if all of it may be wrong.
+"""
+
+from __future__ import annotations
+
+FIRST = 0.6  # plain steps, before anything was gained
+SHARE = 0.03  # of all time
+MOST = 64.0  # plain steps that count of what was gained: texts change
+
+
+class Purse:
+    """Seconds, as plain steps of now would take."""
+
+    def __init__(self) -> None:
+        self._gained = 0.0
+
+    def seconds(self, plain: float) -> float:
+        """What may be lost now, when a plain step takes so long."""
+        return self._gained + FIRST * plain
+
+    def book(self, gained: float, took: float, plain: float, n_tokens: int) -> None:
+        """A step of n tokens that took so long gained this much against plain ones, or lost it: at most what n plain
+        steps take. More was no draft's fault: the machine was stopped, or busy."""
+        gained = max(gained, -n_tokens * plain) + SHARE * took
+        self._gained = min(self._gained + gained, MOST * plain)
