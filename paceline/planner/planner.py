@@ -73,8 +73,9 @@ class Planner:
         self._nothing = self._step(n_slots) if self._price else self.plain_seconds
         self._extra = [0.0]
         self._share = [0.0]
-        # where a change of size costs time, that is paid back slowly, by sizes that are kept
-        self._most_lost = math.inf if self._price else self.purse.seconds(self.plain_seconds)
+        # several slots spread their risk, and what a change of size costs is paid back slowly, by sizes that are kept
+        spreads = n_slots > 1 or self._price
+        self._most_lost = math.inf if spreads else self.purse.seconds(self.plain_seconds)
 
     def seconds(self, n: int) -> float:
         """A batch of n tokens, after others of its size."""

@@ -197,6 +197,14 @@ def test_who_promises_and_fails_from_the_start_costs_a_first_answer_little() -> 
     assert 40 * CPU[1] / seconds > 0.95
 
 
+def test_several_slots_are_bold_from_the_start_since_they_spread_their_risk() -> None:
+    policy, script, seats = new_policy(), Script({"suffix": ([0.99] * 8, 0.0)}), [Seat(seq) for seq in range(2)]
+    propose(policy, script, seats[0])
+    alone = len(seats[0].draft)
+    propose(policy, script, *seats)
+    assert min(len(seat.draft) for seat in seats) > alone
+
+
 def test_where_a_step_costs_the_same_whatever_its_size_drafts_begin_long() -> None:
     assert lengths(CostCurve({1: 1.0, 2: 1.1, 64: 1.4}), 99, 1) == [40]
     gpu = ChangeCosts({1: [2.0, 2.0]})
