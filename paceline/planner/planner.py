@@ -74,8 +74,8 @@ class Planner:
         self._extra = [0.0]
         self._share = [0.0]
         # several slots spread their risk, and what a change of size costs is paid back slowly, by sizes that are kept
-        spreads = n_slots > 1 or self._price
-        self._most_lost = math.inf if spreads else self.purse.seconds(self.plain_seconds)
+        self._is_bounded = n_slots == 1 and not self._price
+        self._most_lost = self.purse.seconds(self.plain_seconds) if self._is_bounded else math.inf
 
     def seconds(self, n: int) -> float:
         """A batch of n tokens, after others of its size."""
@@ -289,7 +289,8 @@ class Planner:
         self.gain += GAIN_RATE * (plain / (seconds + drafting) - self.gain)
         self.seconds_plain += plain
         self.seconds_actual += seconds + drafting
-        self.purse.book(plain - seconds - drafting, seconds, self.plain_seconds, n_tokens)
+        if self._is_bounded:
+            self.purse.book(plain - seconds - drafting, seconds, self.plain_seconds)
         predicted = self.target.observe(n_tokens, seconds, self.n_context)
         rate = GAIN_RATE if self.actual else 1.0
         self.predicted += rate * (predicted - self.predicted)
@@ -309,7 +310,8 @@ class Planner:
             return
         self.seconds_plain += seconds
         self.seconds_actual += seconds
-        self.purse.book(0.0, seconds, self.plain_seconds, n_tokens)
+        if self._is_bounded:
+            self.purse.book(0.0, seconds, self.plain_seconds)
         if self._price:
             self.target.passed(n_tokens)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 FIRST = 0.8  # plain steps, before anything was gained
 SHARE = 0.02  # of all time
 MOST = 64.0  # plain steps that count of what was gained: texts change
+DEBT = 4.0  # plain steps that count of what was lost: a machine that stood still is nobody's fault
 
 
 class Purse:
@@ -21,8 +22,6 @@ class Purse:
         """What may be lost now, when a plain step takes so long."""
         return self._gained + FIRST * plain
 
-    def book(self, gained: float, took: float, plain: float, n_tokens: int) -> None:
-        """A step of n tokens that took so long gained this much against plain ones, or lost it: at most what n plain
-        steps take. More was no draft's fault: the machine was stopped, or busy."""
-        gained = max(gained, -n_tokens * plain) + SHARE * took
-        self._gained = min(self._gained + gained, MOST * plain)
+    def book(self, gained: float, took: float, plain: float) -> None:
+        """A step that took so long gained this much against plain ones, or lost it."""
+        self._gained = max(-DEBT * plain, min(MOST * plain, self._gained + gained + SHARE * took))

@@ -27,7 +27,7 @@ def planner(curve: dict[int, float], change: tuple[float, float] = (0.0, 0.0), l
 
 def proven(planner: Planner) -> Planner:
     """After drafts have gained enough for bold ones."""
-    planner.purse.book(1e9, 0.0, planner.plain_seconds, 1)
+    planner.purse.book(1e9, 0.0, planner.plain_seconds)
     planner.begin_step(1)
     return planner
 
@@ -145,6 +145,17 @@ def test_what_taking_back_costs_is_charged_to_drafts_that_need_it() -> None:
         one.took_back(0.0, n_again=0)
     one.begin_step(1)
     assert one.trim([[0.98] * 12]) == [unbounded]
+
+
+def test_what_several_slots_lose_is_not_held_against_one() -> None:
+    one = Planner(CostCurve(CPU))
+    one.begin_step(1)
+    before = one.trim([[0.99]])
+    one.begin_step(4)
+    for _ in range(20):
+        one.observe_step(8, 4, 4, 3 * CPU[8], 0.0)
+    one.begin_step(1)
+    assert one.trim([[0.99]]) == before == [1]
 
 
 def test_a_draft_that_is_computed_apart_pays_for_a_batch_of_its_own() -> None:

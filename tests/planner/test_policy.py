@@ -76,7 +76,7 @@ def new_policy() -> AutoPolicy:
 def proven_policy() -> AutoPolicy:
     """After drafts have gained enough for bold ones."""
     policy = new_policy()
-    policy.planner.purse.book(1e9, 0.0, CPU[1], 1)
+    policy.planner.purse.book(1e9, 0.0, CPU[1])
     return policy
 
 
