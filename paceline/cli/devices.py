@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.config.granted import usable_cores
+from paceline.llama import amx
 from paceline.llama.devices import Device, can_offload, features, found_devices
 from paceline.llama.lib import versions
 
@@ -28,6 +29,11 @@ NO_GPU = """\
 libllama sees no GPU: everything is computed on the processor. If this machine has one, install a build for it (it is
 compiled for some minutes; PowerShell sets the variable first, as in $env:CMAKE_ARGS="{}"):
 """
+NO_AMX = f"""\
+AMX, this processor's matrix unit, is left alone: the compiler that built libllama (GCC 11 and 12 do that) broke its
+kernels. They read prompts of quantised models two to four times as fast, and a single token can take longer with them
+(--no-repack keeps them off). A newer GCC builds them right, and so does an older one that is told:
+    CXXFLAGS="-fno-tree-dse -fno-dse" {PIP}"""
 OFFLOAD = "Layers can be offloaded: -ngl says how many, -dev where (docs/devices.md)."
 
 
@@ -43,6 +49,8 @@ def main(argv: list[str]) -> int:
     print(f"\n{versions()}; {usable_cores()} cores to compute on")
     for backend, found in features().items():
         print(f"{backend}: {', '.join(described(found))}")
+    if amx.is_broken():
+        print(f"\n{NO_AMX}")
     print(f"\n{OFFLOAD if can_offload() else instructions(platform.system())}")
     return 0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.config import LAZY_MODES, NUMA_STRATEGIES, SPLIT_MODES, ModelParams, Settings
 from paceline.errors import ConfigError
+from paceline.llama import amx
 from paceline.llama.devices import buffer_named, can_offload, device_named, processor_function
 from paceline.llama.lib import c
 from paceline.llama.rpc import WORKERS, local_gpus
@@ -55,7 +56,7 @@ class ModelStruct:
         raw.load_mode = LOADS[mode] if mode else params.use_mmap + 2 * params.use_mlock
         if params.lazy_mode is not None:
             raw.lazy_mode = LAZY_MODES.index(params.lazy_mode)
-        raw.use_extra_bufts = params.use_extra_bufts
+        raw.use_extra_bufts = params.use_extra_bufts and not amx.is_broken()
         raw.vocab_only = params.vocab_only
         raw.check_tensors = params.check_tensors
         raw.load_mtp = params.mtp

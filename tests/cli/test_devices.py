@@ -12,6 +12,7 @@ import pytest
 from paceline.cli.devices import BUILDS, described, gibibytes, instructions
 from paceline.cli.flags import parse
 from paceline.cli.main import main
+from paceline.llama import amx
 from paceline.llama.devices import can_offload, found_devices
 
 pytestmark = pytest.mark.model
@@ -28,6 +29,16 @@ def test_a_person_reads_a_table(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert "llama-cpp-python 0." in out
     assert "CPU: " in out
     assert ("CMAKE_ARGS" in out) is not can_offload()
+
+
+def test_broken_amx_is_told_with_a_way_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amx, "is_broken", lambda: True)
+    assert main(["devices"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "CXXFLAGS" in line)
+    assert shlex.split(line)[0] == "CXXFLAGS=-fno-tree-dse -fno-dse"
+    monkeypatch.setattr(amx, "is_broken", lambda: False)
+    assert main(["devices"]) == 0
+    assert "CXXFLAGS" not in capsys.readouterr().out
 
 
 def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
