@@ -51,9 +51,10 @@ class Feed:
 
 class PairHead(HeadDrafter):
     """`_read` makes the target's rows into those the head computes with. With its last words at most `most_read` rows
-    of a text are read: more are read before, without logits."""
+    of a text are read, or `most_apart` where reading costs less without logits: more are read before."""
 
     most_read = 8
+    most_apart = 1
 
     def __init__(self, memories: Sequence[HeadMemory], source: Source, resources: Resources) -> None:
         super().__init__(memories, source, resources)
@@ -70,13 +71,11 @@ class PairHead(HeadDrafter):
         for depth in count():
             if not alive:
                 break
-            start = perf_counter()
             feeds = [self._feed(chain, depth) for chain in alive]
             logits, own = self._compute(depth if self._chained else 0, feeds)
             for chain, row in zip(alive, own, strict=True):
                 chain.rows.append(row)
             alive = [chain for chain, row in zip(alive, logits, strict=True) if self._goes_on(chain, row)]
-            self._computing.costs.observe(sum(len(feed.tokens) for feed in feeds), perf_counter() - start)
         for chain in started:
             self._settle(chain)
         return [self._writing.long_enough(draft) for draft in drafts]
@@ -113,12 +112,16 @@ class PairHead(HeadDrafter):
     def _compute(self, which: int, feeds: list[Feed]) -> tuple[Floats, Floats]:
         """Logits and own row after the last pair of each sequence."""
         context = self.memories[which].context
-        room = min(self.most_read, max(1, context.n_batch // len(feeds)))
-        for feed in feeds:
-            while len(feed.tokens) > room:
-                self._decode(which, [feed.take(min(len(feed.tokens) - room, context.n_batch))], logits=False)
+        most = self.most_apart if context.reads_apart else self.most_read
+        room = max(1, min(most, context.n_batch // len(feeds)))
+        while too_long := [feed for feed in feeds if len(feed.tokens) > room]:
+            at_once = max(1, context.n_batch // len(too_long))
+            ahead = [feed.take(min(len(feed.tokens) - 1, at_once)) for feed in too_long]
+            self._decode(which, ahead, logits=False)
         last = [n - 1 for n in accumulate(len(feed.tokens) for feed in feeds)]
+        start = perf_counter()
         logits = self._decode(which, feeds, logits=True)
+        self._computing.costs.observe(last[-1] + 1, perf_counter() - start)
         return logits[last], context.own_rows(last[-1] + 1)[last]
 
     def _decode(self, which: int, feeds: list[Feed], *, logits: bool) -> Floats:

@@ -118,7 +118,7 @@ class Batch:
 class Context:
     """One libllama context; `seconds` adds up the time spent inside it. A `pooled` one makes vectors, not logits. One
     with a `target` is a head's, which borrows what it lacks of the target's; with `mtp` it computes a model's heads and
-    not the model.
+    not the model. `on_node` is asked about every node of what is computed, and must outlive it.
 
     `n_rollback` is how many tokens of the latest batch can be removed again, once, all but its first at most, if every
     sequence had as many in it; None: any, at any time.
@@ -132,10 +132,11 @@ class Context:
         pooled: bool = False,
         target: Context | None = None,
         mtp: bool = False,
+        on_node: Any = None,
     ) -> None:
         self.model = model
         self.n_vocab = model.vocab.n_tokens
-        self._target, self._mtp = target, mtp
+        self._target, self._mtp, self._on_node = target, mtp, on_node
         self.handle: int | None = self._open(model, params, pooled)
         self.n_ctx = int(c.llama_n_ctx(self.handle))
         self.n_ctx_seq = self._n_ctx_seq(params)
@@ -164,6 +165,8 @@ class Context:
         raw = c.llama_context_default_params()
         raw.ctx_other = self._target.handle if self._target else None
         raw.ctx_type = int(self._mtp)
+        if self._on_node:
+            raw.cb_eval = self._on_node
         raw.n_ctx = params.total
         raw.n_batch = params.n_batch
         raw.n_ubatch = min(params.n_ubatch, params.n_batch)

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from statistics import median
+from time import perf_counter
 
 import numpy as np
 
 from paceline.config import ContextParams
 from paceline.errors import DecodeError
 from paceline.llama.context import Batch, Context
+from paceline.llama.devices import can_offload
 from paceline.llama.hidden import calls, floats, metadata
-from paceline.llama.lib import Floats, c, log
+from paceline.llama.lib import Floats, Ints, c, log
 from paceline.llama.model import Model
+from paceline.llama.shortcut import Shortcut
 
 SHARED_MEMORY = "gemma4-assistant"  # the architecture of heads that look at the target's cells
 PER_ROW = 4  # positions of a row, for models that count in several dimensions
+TRIED, TIMED = 3, 32  # pairs
+N_TIMED = 3  # times
 
 
 class RowBatch(Batch):
@@ -27,6 +33,7 @@ class RowBatch(Batch):
 
     def __init__(self, capacity: int, n_seqs: int, n_positions: int, width: int, *, tokens: bool = True) -> None:
         super().__init__(capacity, n_seqs, n_positions)
+        self.width = width
         self._rows = np.zeros((capacity, width), np.float32)
         self.raw.embd = self._rows.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         if not tokens:
@@ -52,7 +59,8 @@ class RowBatch(Batch):
 
 class HeadContext(Context):
     """Its own rows come for tokens with logits, with `all_rows` for all. Without `pairs` it takes tokens or rows alone;
-    such a one looks back and forth, unless it is `causal`. `block` says which of several heads it computes."""
+    such a one looks back and forth, unless it is `causal`. `block` says which of several heads it computes. With
+    `words`, the target's tokens that it knows (none: all of them), its graph may be cut short, once that was tried."""
 
     def __init__(
         self,
@@ -65,14 +73,72 @@ class HeadContext(Context):
         pairs: bool = True,
         causal: bool = True,
         all_rows: bool = False,
+        words: Ints | None = None,
     ) -> None:
-        super().__init__(model, params, target=target, mtp=mtp)
+        shortcut = Shortcut(words, model.vocab.n_tokens) if words is not None and not can_offload() else None
+        super().__init__(model, params, target=target, mtp=mtp, on_node=shortcut.callback if shortcut else None)
+        self._shortcut = shortcut
         self._pairs = pairs
+        self.reading_share = 1.0
+        """What a pair that is only read takes, of one whose logits are wanted."""
         calls().set_nextn(self.handle, True, not all_rows)
         if block:
             calls().set_block(self.handle, block)
         if not causal:
             c.llama_set_causal_attn(self.handle, False)
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether no logits are computed of pairs that are only read."""
+        return bool(self._shortcut and self._shortcut.is_known)
+
+    def decode(self, batch: Batch) -> Floats:
+        if not (self._shortcut and self._shortcut.is_known and batch.n_tokens <= self.n_ubatch):
+            return super().decode(batch)
+        with self._shortcut.taken(logits=bool(batch.n_outputs)):
+            found = super().decode(batch)
+        return self._shortcut.logits(batch.n_outputs) if batch.n_outputs else found
+
+    def try_shortcut(self) -> None:
+        """It is taken from now on if it leads to the very same bits, of pairs and of what follows pairs that were only
+        read."""
+        if self._shortcut is None:
+            return
+        n = TRIED
+        wanted = self._said(0, n, n), self._said(n, n + 1, 1)
+        with self._shortcut.watching(n):
+            self._said(0, n, n)
+        found = self._said(0, n, n), self._said(n, n + 1, 1)
+        self._said(0, n, 0)
+        if found != wanted or self._said(n, n + 1, 1) != wanted[1]:
+            self._shortcut.give_up()
+        elif self.reads_apart:
+            self.reading_share = self._timed_share()
+        self.remove(0, 0)
+
+    def _said(self, first: int, last: int, n_outputs: int) -> bytes:
+        """Of some pairs, after as many as come before them: logits and own rows."""
+        return self.decode(self._random_pairs(first, last, n_outputs)).tobytes() + self.own_rows(n_outputs).tobytes()
+
+    def _random_pairs(self, first: int, last: int, n_outputs: int) -> RowBatch:
+        self.remove(0, first)
+        batch = self.pair_batch()
+        rows = np.random.default_rng(first).standard_normal((last - first, batch.width), np.float32)
+        batch.add_rows(0, list(range(first, last)), first, n_outputs, rows)
+        return batch
+
+    def _timed_share(self) -> float:
+        """Both take turns, since the machine has its moods."""
+        n, shares = min(TIMED, self.n_batch, self.n_ubatch, self.n_ctx_seq), []
+        for _ in range(N_TIMED):
+            seconds = []
+            for n_outputs in (n, 0):
+                batch = self._random_pairs(0, n, n_outputs)
+                start = perf_counter()
+                self.decode(batch)
+                seconds.append(perf_counter() - start)
+            shares.append(seconds[1] / seconds[0])
+        return min(1.0, median(shares))
 
     def new_batch(self) -> Batch:
         return self.pair_batch() if self._pairs else Batch(self.n_batch, self.n_seqs, self._n_positions)

@@ -195,7 +195,8 @@ def open_heads(
     """One context for all sequences; of chained heads one each."""
     shape = replace(shape, n_ctx=(window + SPARE) * shape.n_seqs)
     if name == "draft-eagle3":
-        return [enter(HeadContext(head, shape, target))]
+        words = check_gguf(head.path).integers(head.path, "d2t").astype(np.int32)
+        return [enter(HeadContext(head, shape, target, words=words))]
     if name != "draft-mtp":
         whole = max(MOST_BLOCK, shape.n_ubatch)  # a block that looks back and forth cannot be cut
         shape = replace(shape, n_batch=max(whole, shape.n_batch), n_ubatch=whole)

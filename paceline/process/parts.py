@@ -171,6 +171,8 @@ class Parts:
         heads.check_words(name, head, self.model)
         window, shape = self._draft_shape(self.model.n_ctx_train)
         opened = heads.open_heads(name, head, self.context, shape, window, self._stack.enter_context)
+        for each in opened:
+            WORKER.call(each.try_shortcut)
         return OwnContexts(CostCurve(), window, heads=opened)
 
     def _rows(self) -> Hidden | None:
@@ -199,7 +201,8 @@ class Parts:
         for name, computing in self.computing.items():
             computing.costs = curve = self.curves[name] = self._curve(computing.main, MEASURING / 4)
             row = heads.row_seconds(self.model.n_embd) if computing.heads else 0.0
-            computing.n_worth = worth_reading(planner, curve, row)
+            share = computing.heads[0].reading_share if computing.heads else 1.0
+            computing.n_worth = worth_reading(planner, curve, row, share)
         return planner
 
     def _policy(self) -> Policy:
@@ -240,13 +243,16 @@ class Parts:
         self._stack.close()
 
 
-def worth_reading(planner: Planner, draft: CostCurve, row_seconds: float = 0.0) -> Callable[[int, int], int]:
-    """How much of a text of this length should be read for an answer of that length; never a handful. Where it is the
-    target's rows that are read, handing them out takes time too, and a prompt must not become much slower by it."""
+def worth_reading(
+    planner: Planner, draft: CostCurve, row_seconds: float = 0.0, share: float = 1.0
+) -> Callable[[int, int], int]:
+    """How much of a text of this length should be read for an answer of that length; never a handful. Reading takes a
+    `share` of what is computed with logits. Where it is the target's rows that are read, handing them out takes time
+    too, and a prompt must not become much slower by it."""
 
     def n_worth(n_text: int, n_left: int) -> int:
         seconds = READING * min(n_left, USUAL_ANSWER) * planner.plain_seconds / planner.n_slots
-        n = seconds / max(1e-9, draft.predict(LARGE) / LARGE + row_seconds)
+        n = seconds / max(1e-9, share * draft.predict(LARGE) / LARGE + row_seconds)
         if row_seconds:
             n = min(n, HANDING_OUT * n_text * planner.target.predict(LARGE) / LARGE / row_seconds)
         return max(HANDFUL, int(n))
