@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from paceline.errors import ModelError
+from paceline.llama import amx
 from paceline.models import demo_model
 from tests.tiny import write_model
 
@@ -32,6 +33,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("PACELINE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warned_of_amx() -> None:
+    """Once, and not in the middle of a test."""
+    amx.is_broken()
 
 
 @pytest.fixture(scope="session")

@@ -51,10 +51,9 @@ class Feed:
 
 class PairHead(HeadDrafter):
     """`_read` makes the target's rows into those the head computes with. With its last words at most `most_read` rows
-    of a text are read, or `most_apart` where reading costs less without logits: more are read before."""
+    of a text are read: more are read before, without logits."""
 
     most_read = 8
-    most_apart = 1
 
     def __init__(self, memories: Sequence[HeadMemory], source: Source, resources: Resources) -> None:
         super().__init__(memories, source, resources)
@@ -112,8 +111,7 @@ class PairHead(HeadDrafter):
     def _compute(self, which: int, feeds: list[Feed]) -> tuple[Floats, Floats]:
         """Logits and own row after the last pair of each sequence."""
         context = self.memories[which].context
-        most = self.most_apart if context.reads_apart else self.most_read
-        room = max(1, min(most, context.n_batch // len(feeds)))
+        room = max(1, min(self.most_read, context.n_batch // len(feeds)))
         while too_long := [feed for feed in feeds if len(feed.tokens) > room]:
             at_once = max(1, context.n_batch // len(too_long))
             ahead = [feed.take(min(len(feed.tokens) - 1, at_once)) for feed in too_long]

@@ -12,6 +12,8 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -39,8 +41,13 @@ ARENA_BYTES = 1 << 20
 
 
 @cache
+def is_in_the_way() -> bool:
+    """Whether weights must not be rearranged for the processor at all, since ggml would multiply them with broken
+    kernels."""
+    return is_broken() and not is_kept_away()
+
+
 def is_broken() -> bool:
-    """Whether weights must not lie where ggml would multiply them with AMX."""
     if features().get("CPU", {}).get("AMX_INT8") != "1":
         return False
     if TELLS not in os.environ:
@@ -55,6 +62,53 @@ def works_apart() -> bool:
         return subprocess.run(TRIAL, capture_output=True, timeout=TRYING_S, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+# -- without it
+
+
+class SignalStack(ctypes.Structure):
+    """The system's `stack_t`."""
+
+    _fields_ = (("memory", ctypes.c_void_p), ("flags", ctypes.c_int), ("n_bytes", ctypes.c_size_t))
+
+
+NO_STACK = 2
+SMALL = 8192  # bytes: room for what is there without AMX, and not for its eight tiles
+
+
+def is_kept_away() -> bool:
+    """ggml asks the system for the unit once, when it is first asked what it offers. Linux says no while a thread has a
+    signal stack on which the unit's state would not fit; then weights are rearranged for the other kernels."""
+    with suppress(OSError, AttributeError), small_signal_stack(), silence():
+        return memory_kind() is None
+    return False
+
+
+@contextmanager
+def small_signal_stack() -> Iterator[None]:
+    """Of this thread. Who has one of his own keeps it, and the unit."""
+    exchange = ctypes.CDLL(None, use_errno=True).sigaltstack
+    memory, before = ctypes.create_string_buffer(SMALL), SignalStack()
+    if exchange(ctypes.byref(SignalStack(ctypes.addressof(memory), 0, SMALL)), ctypes.byref(before)) != 0:
+        raise OSError(ctypes.get_errno(), "no signal stack")
+    try:
+        yield
+    finally:
+        exchange(ctypes.byref(before if before.memory else SignalStack(None, NO_STACK, 0)), None)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """ggml's line on being refused says less than ours."""
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
 
 
 # -- in the process of its own

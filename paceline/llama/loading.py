@@ -56,7 +56,7 @@ class ModelStruct:
         raw.load_mode = LOADS[mode] if mode else params.use_mmap + 2 * params.use_mlock
         if params.lazy_mode is not None:
             raw.lazy_mode = LAZY_MODES.index(params.lazy_mode)
-        raw.use_extra_bufts = params.use_extra_bufts and not amx.is_broken()
+        raw.use_extra_bufts = params.use_extra_bufts and not amx.is_in_the_way()
         raw.vocab_only = params.vocab_only
         raw.check_tensors = params.check_tensors
         raw.load_mtp = params.mtp
