@@ -18,7 +18,7 @@ import numpy.typing as npt
 from paceline.drafters.base import Noise
 from paceline.llama.candidates import at_least, columns
 from paceline.llama.gumbel import gumbel
-from paceline.llama.lib import Floats
+from paceline.llama.lib import Floats, Ints
 
 K_MAX = 256
 MANY = 256  # columns, whose largest values stand for the row
@@ -28,9 +28,12 @@ Doubles = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.signedinteger[Any]]
 
 
-def guess(row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0) -> tuple[int, float]:
-    """Token and confidence for this position of the text."""
-    return likeliest(row) if noise is None else draw(row, noise, position, sharpness)
+def guess(
+    row: Floats, noise: Noise | None, position: int, sharpness: float = 1.0, words: Ints | None = None
+) -> tuple[int, float]:
+    """Token and confidence for this position of the text. `words` are the row's tokens, where it has not all."""
+    index, confidence = likeliest(row) if noise is None else draw(row, noise, position, sharpness, words)
+    return index if words is None else int(words[index]), confidence
 
 
 def likeliest(row: Floats) -> tuple[int, float]:
@@ -48,13 +51,16 @@ def likeliest(row: Floats) -> tuple[int, float]:
     return int(grid[:, column].argmax()) * n_columns + column, 1.0 / float(np.exp(highest, out=highest).sum())
 
 
-def draw(row: Floats, noise: Noise, position: int, sharpness: float = 1.0) -> tuple[int, float]:
-    """llama-server's usual filters, then the noisy maximum. A draft is less sure than the target: sharpen it."""
+def draw(
+    row: Floats, noise: Noise, position: int, sharpness: float = 1.0, words: Ints | None = None
+) -> tuple[int, float]:
+    """llama-server's usual filters, then the noisy maximum, by its place in the row. A draft is less sure than the
+    target: sharpen it."""
     k = min(noise.top_k, K_MAX) if noise.top_k > 0 else K_MAX
-    ids = at_least(row, k)
-    logits = row[ids].astype(np.float64)
-    best, confidence = noisiest(ids, logits, noise, position, sharpness, k)
-    return int(ids[best]), confidence
+    places = at_least(row, k)
+    ids = places if words is None else words[places]
+    best, confidence = noisiest(ids, row[places].astype(np.float64), noise, position, sharpness, k)
+    return int(places[best]), confidence
 
 
 def choose(ids: Floats, scores: Floats, noise: Noise | None, position: int) -> tuple[int, float]:

@@ -100,7 +100,8 @@ class HeadDrafter(Drafter):
         self.window = computing.window
         self._n_worth = computing.n_worth or (lambda n_text, n_left: self.window)
         self._traces = [RowTrace(self.window) for _ in range(context.n_seqs)]
-        self._writing = Writing(params, context.model.vocab.eog, resources.target.vocab.n_tokens)
+        n_target = resources.target.vocab.n_tokens
+        self._writing = Writing(params, context.model.vocab.eog, n_target, words=context.words)
 
     def begin(self, seq: int, tokens: Sequence[int]) -> None:
         self._cut(seq, self._traces[seq].n_common(tokens))

@@ -7,23 +7,26 @@ from dataclasses import dataclass
 from paceline.config.drafters import DraftModelParams
 from paceline.drafters.base import Draft, DraftRequest
 from paceline.drafters.guess import guess
-from paceline.llama.lib import Floats
+from paceline.llama.lib import Floats, Ints
 
 P_MIN = 0.75  # where nobody says otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """`eog` are the tokens that end a text; the target knows `n_target` tokens, where not as many as the model."""
+    """`eog` are the tokens that end a text; the target knows `n_target` tokens, where not as many as the model. The
+    model's rows are of these `words`, where not of all tokens."""
 
     params: DraftModelParams
     eog: frozenset[int]
     n_target: int
     sharpness: float = 1.0
+    words: Ints | None = None
 
     def extend(self, request: DraftRequest, draft: Draft, row: Floats, limit: int) -> bool:
         """Add the likeliest token unless it is too unlikely; answers whether to go on after it."""
-        token, confidence = guess(row[: self.n_target], request.noise, place(request, draft), self.sharpness)
+        row, where = row[: self.n_target], place(request, draft)
+        token, confidence = guess(row, request.noise, where, self.sharpness, self.words)
         return self.take(request, draft, token, confidence, limit)
 
     def take(self, request: DraftRequest, draft: Draft, token: int, confidence: float, limit: int) -> bool:

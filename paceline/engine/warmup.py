@@ -23,6 +23,7 @@ LARGER = (64,)  # where a change of size costs time, as on a GPU, which loads it
 BETWEEN = (3, 5, 6, 12)  # where it does not: a CPU's kernels make some of these dearer than their neighbours say
 FELT = (0.4, 0.1)  # of a plain step: what a change must cost the first or the second step to be more than that
 MOST_OF = 0.8  # of all measurements must say so
+READ, READ_S, N_READ = (32, 16, 8), 0.1, 3  # tokens that are read to see what that takes; seconds at most; how often
 N_IDLE = 3  # rounds of a measurement between requests
 Place = Callable[[], tuple[int, int]]  # a sequence to measure after, and how long it is
 Runs = list[float]  # seconds of one size, several times in a row
@@ -61,6 +62,16 @@ def warm_up(context: Computes, curve: CostCurve, seconds: float) -> None:
     if curve.price:
         for _ in measurement.pieces(lambda: (0, 0)):
             pass
+
+
+def reading_share(context: Computes, curve: CostCurve) -> float:
+    """What a token that is only read takes, of one whose logits are wanted. Both take turns, since the machine has its
+    moods. Not measured where that would take long: then logits are a small part, too."""
+    timer = Timer(context)
+    fitting = [n for n in READ if n <= min(context.n_batch, context.n_ctx_seq - 1) and curve.predict(n) < READ_S]
+    if not fitting:
+        return 1.0
+    return min(1.0, median(timer.read(fitting[0]) / timer.take(fitting[0]) for _ in range(N_READ)))
 
 
 class Measurement:
@@ -192,10 +203,19 @@ class Timer:
         self._batch = context.new_batch()
 
     def take(self, n: int, seq: int = 0, position: int = 0) -> float:
+        return self._take(n, seq, position, n)
+
+    def read(self, n: int) -> float:
+        """Without logits."""
+        return self._take(n, 0, 0, 0)
+
+    def _take(self, n: int, seq: int, position: int, n_outputs: int) -> float:
         self._batch.clear()
-        self._batch.add(seq, [TOKEN] * n, position, n)
+        self._batch.add(seq, [TOKEN] * n, position, n_outputs)
         start = perf_counter()
-        self._context.decode(self._batch)[0].argmax()
+        logits = self._context.decode(self._batch)
+        if n_outputs:
+            logits[0].argmax()
         seconds = perf_counter() - start
         self._context.remove(seq, position)
         return seconds

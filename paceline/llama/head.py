@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from statistics import median
-from time import perf_counter
 
 import numpy as np
 
@@ -24,8 +22,7 @@ from paceline.llama.shortcut import Shortcut
 
 SHARED_MEMORY = "gemma4-assistant"  # the architecture of heads that look at the target's cells
 PER_ROW = 4  # positions of a row, for models that count in several dimensions
-TRIED, TIMED = 3, 32  # pairs
-N_TIMED = 3  # times
+TRIED = 3  # pairs
 
 
 class RowBatch(Batch):
@@ -60,7 +57,8 @@ class RowBatch(Batch):
 class HeadContext(Context):
     """Its own rows come for tokens with logits, with `all_rows` for all. Without `pairs` it takes tokens or rows alone;
     such a one looks back and forth, unless it is `causal`. `block` says which of several heads it computes. With
-    `words`, the target's tokens that it knows (none: all of them), its graph may be cut short, once that was tried."""
+    `words`, the target's tokens that it knows (none: all of them), its graph may be cut short, once that was tried;
+    then its rows have logits for those alone."""
 
     def __init__(
         self,
@@ -79,13 +77,18 @@ class HeadContext(Context):
         super().__init__(model, params, target=target, mtp=mtp, on_node=shortcut.callback if shortcut else None)
         self._shortcut = shortcut
         self._pairs = pairs
-        self.reading_share = 1.0
-        """What a pair that is only read takes, of one whose logits are wanted."""
         calls().set_nextn(self.handle, True, not all_rows)
         if block:
             calls().set_block(self.handle, block)
         if not causal:
             c.llama_set_causal_attn(self.handle, False)
+
+    @property
+    def words(self) -> Ints | None:
+        """Whose logits its rows hold; None for all of the target's tokens, in order."""
+        return (
+            self._shortcut.words if self._shortcut and self._shortcut.is_known and len(self._shortcut.words) else None
+        )
 
     @property
     def reads_apart(self) -> bool:
@@ -105,40 +108,23 @@ class HeadContext(Context):
         if self._shortcut is None:
             return
         n = TRIED
-        wanted = self._said(0, n, n), self._said(n, n + 1, 1)
+        known = self._shortcut.words if len(self._shortcut.words) else slice(None)
+        wanted = [self._said(0, n, n, known), self._said(n, n + 1, 1, known)]
         with self._shortcut.watching(n):
             self._said(0, n, n)
-        found = self._said(0, n, n), self._said(n, n + 1, 1)
+        found = [self._said(0, n, n), self._said(n, n + 1, 1)]
         self._said(0, n, 0)
         if found != wanted or self._said(n, n + 1, 1) != wanted[1]:
             self._shortcut.give_up()
-        elif self.reads_apart:
-            self.reading_share = self._timed_share()
         self.remove(0, 0)
 
-    def _said(self, first: int, last: int, n_outputs: int) -> bytes:
-        """Of some pairs, after as many as come before them: logits and own rows."""
-        return self.decode(self._random_pairs(first, last, n_outputs)).tobytes() + self.own_rows(n_outputs).tobytes()
-
-    def _random_pairs(self, first: int, last: int, n_outputs: int) -> RowBatch:
+    def _said(self, first: int, last: int, n_outputs: int, known: Ints | slice = slice(None)) -> bytes:
+        """Of some pairs, after as many as come before them: logits of what is known, and own rows."""
         self.remove(0, first)
         batch = self.pair_batch()
         rows = np.random.default_rng(first).standard_normal((last - first, batch.width), np.float32)
         batch.add_rows(0, list(range(first, last)), first, n_outputs, rows)
-        return batch
-
-    def _timed_share(self) -> float:
-        """Both take turns, since the machine has its moods."""
-        n, shares = min(TIMED, self.n_batch, self.n_ubatch, self.n_ctx_seq), []
-        for _ in range(N_TIMED):
-            seconds = []
-            for n_outputs in (n, 0):
-                batch = self._random_pairs(0, n, n_outputs)
-                start = perf_counter()
-                self.decode(batch)
-                seconds.append(perf_counter() - start)
-            shares.append(seconds[1] / seconds[0])
-        return min(1.0, median(shares))
+        return self.decode(batch)[:, known].tobytes() + self.own_rows(n_outputs).tobytes()
 
     def new_batch(self) -> Batch:
         return self.pair_batch() if self._pairs else Batch(self.n_batch, self.n_seqs, self._n_positions)

@@ -31,14 +31,13 @@ class Shortcut:
 
     def __init__(self, words: Ints, n_vocab: int) -> None:
         self.callback = c.ggml_backend_sched_eval_callback(self._on_node)
-        self._words = words
+        self.words = words
         self._n_words = len(words) or n_vocab
         self._n_nodes = WHOLE  # until the logits are there; not known yet
         self._last = WHOLE  # how many nodes of the next batch are computed
         self._n_asked = 0
         self._shown: int | None = None  # the last one, computed
         self._seen: list[tuple[bytes, int]] | None = None  # of every node: what it does, and how many numbers it has
-        self._rows: Floats = np.full((0, n_vocab), -np.inf, np.float32)
         self._describe = ggml("ggml_op_desc", NODE, ctypes.c_char_p)
         self._size = ggml("ggml_nelements", NODE, ctypes.c_int64)
         self._data = ggml("ggml_get_data", NODE, ctypes.c_void_p)
@@ -66,7 +65,7 @@ class Shortcut:
             wanted = (LOGITS, n_tokens * self._n_words)
             n = self._seen.index(wanted) + 1 if self._seen.count(wanted) == 1 else WHOLE
             is_spread = any(what == SPREAD for what, _ in self._seen[n:])
-            self._n_nodes = n if is_spread == bool(len(self._words)) else WHOLE
+            self._n_nodes = n if is_spread == bool(len(self.words)) else WHOLE
         finally:
             self._seen = None
 
@@ -84,16 +83,9 @@ class Shortcut:
         self._n_nodes = WHOLE
 
     def logits(self, n_tokens: int) -> Floats:
-        """Of each token, spread over the target's vocabulary: a view that the next batch overwrites."""
+        """Of each token, for the words: a view that the next batch overwrites."""
         n_numbers = self._size(self._shown) if self._shown else 0
         if n_numbers != n_tokens * self._n_words:
             raise DecodeError(f"libllama has {n_numbers} logits for {n_tokens} tokens of {self._n_words} words")
         buffer: Any = (ctypes.c_float * n_numbers).from_address(self._data(self._shown))
-        found = np.frombuffer(buffer, np.float32).reshape(n_tokens, self._n_words)
-        if not len(self._words):
-            return found
-        if len(self._rows) < n_tokens:
-            self._rows = np.full((n_tokens, self._rows.shape[1]), -np.inf, np.float32)
-        rows = self._rows[:n_tokens]
-        rows[:, self._words] = found
-        return rows
+        return np.frombuffer(buffer, np.float32).reshape(n_tokens, self._n_words)

@@ -18,7 +18,7 @@ from paceline.drafters.base import Drafter, OwnContexts, Resources
 from paceline.drafters.draft_model import DraftModel
 from paceline.drafters.mtp import Mtp
 from paceline.drafters.names import canonical
-from paceline.engine.warmup import warm_up
+from paceline.engine.warmup import reading_share, warm_up
 from paceline.engine.worker import WORKER
 from paceline.errors import ConfigError
 from paceline.llama.context import Context
@@ -201,9 +201,15 @@ class Parts:
         for name, computing in self.computing.items():
             computing.costs = curve = self.curves[name] = self._curve(computing.main, MEASURING / 4)
             row = heads.row_seconds(self.model.n_embd) if computing.heads else 0.0
-            share = computing.heads[0].reading_share if computing.heads else 1.0
+            share = self._reading_share(computing, curve)
             computing.n_worth = worth_reading(planner, curve, row, share)
         return planner
+
+    def _reading_share(self, computing: OwnContexts, curve: CostCurve) -> float:
+        """libllama computes the logits of most heads for whatever they read."""
+        if not all(head.reads_apart for head in computing.heads):
+            return 1.0
+        return WORKER.call(lambda: reading_share(computing.main, curve))
 
     def _policy(self) -> Policy:
         """A planner's, or the flags taken literally."""
