@@ -51,7 +51,7 @@ class Feed:
 
 class PairHead(HeadDrafter):
     """`_read` makes the target's rows into those the head computes with. With its last words at most `most_read` rows
-    of a text are read: more are read before, without logits."""
+    of a text are read: more are read before, without logits, and all where a head is spared logits for those."""
 
     most_read = 8
 
@@ -111,7 +111,8 @@ class PairHead(HeadDrafter):
     def _compute(self, which: int, feeds: list[Feed]) -> tuple[Floats, Floats]:
         """Logits and own row after the last pair of each sequence."""
         context = self.memories[which].context
-        room = max(1, min(self.most_read, context.n_batch // len(feeds)))
+        most = 1 if context.reads_apart else self.most_read
+        room = max(1, min(most, context.n_batch // len(feeds)))
         while too_long := [feed for feed in feeds if len(feed.tokens) > room]:
             at_once = max(1, context.n_batch // len(too_long))
             ahead = [feed.take(min(len(feed.tokens) - 1, at_once)) for feed in too_long]
