@@ -9,6 +9,7 @@ Reading a text is no part of a question's price: it is done once, where it is wo
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from paceline.drafters.base import Draft
 from paceline.planner.acceptance import AcceptanceModel
 from paceline.planner.base import USUAL_ANSWER, Agreement, DraftBudget, DrafterPool, ShouldContinue
-from paceline.planner.gains import Gains
+from paceline.planner.gains import MOST, Gains
 from paceline.planner.planner import Planner
 
 log = logging.getLogger("paceline")
@@ -238,7 +239,13 @@ class Questions:
     def learn(self, seq: int, found: Sequence[Offer], *, checked: bool) -> None:
         """What each draft for a slot would have gained."""
         for each in found:
-            self.gains.learn(seq, each.draft.source, (each.gain if checked else 0.0) - each.price)
+            gained = (each.gain if checked else 0.0) - each.price
+            self.gains.learn(seq, each.draft.source, min(gained, self._most(each.draft.source)))
+
+    def _most(self, name: str) -> float:
+        """What one question counts for at most. A model keeps what it promises, on a CPU: where sizes are kept, what
+        it gains comes from the size as well."""
+        return math.inf if name in self._interviews and not self.planner.target.price else MOST
 
     @property
     def may_explore(self) -> bool:

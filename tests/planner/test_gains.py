@@ -38,13 +38,6 @@ def test_one_text_does_not_decide_for_all() -> None:
     assert gains.of(2, "a").expected > 0.2
 
 
-def test_a_few_great_promises_do_not_hide_many_small_losses() -> None:
-    gains = Gains()
-    for number in range(200):
-        gains.learn(0, "a", 8.0 if number % 10 == 0 else -0.2)
-    assert gains.of(1, "a").expected < 0
-
-
 def test_nobody_is_silent_for_ever() -> None:
     gains = Gains()
     for _ in range(200):

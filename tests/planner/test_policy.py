@@ -16,6 +16,7 @@ from paceline.planner.change import ChangeCosts
 from paceline.planner.costs import CostCurve
 from paceline.planner.planner import Planner
 from paceline.planner.policy import PAUSE, AutoPolicy
+from paceline.planner.questions import Offer
 from tests.fakes import Client, FakeContext, Prophet, RecurrentContext, continuation, make_engine, run
 
 CPU = {1: 1.0, 2: 1.36, 3: 1.61, 4: 1.82, 5: 2.26, 6: 2.51, 8: 2.83, 12: 3.88, 16: 4.88, 32: 9.0}
@@ -118,6 +119,24 @@ def test_a_good_look_up_is_taken() -> None:
     speed, n_checked = simulate(Script({"suffix": ([0.9] * 6, 0.0)}), 5)
     assert speed > 2.0
     assert n_checked > 390
+
+
+def some_great(name: str, *, policy: AutoPolicy) -> float:
+    """What is expected of a drafter that gains eight tokens at one of ten questions, and nothing at the others."""
+    policy.begin(0, sampled=False)
+    policy.set_agreement(MODEL, [(0.5, True)] * 10, 0.05)
+    offers = [Offer(Draft([1], name), [], 1, gain, 0.2) for gain in [8.0, *[0.0] * 9]]
+    for _ in range(50):
+        policy.questions.learn(0, offers, checked=True)
+    return policy.gains.common[name]
+
+
+def test_few_great_promises_of_a_look_up_do_not_hide_many_small_losses() -> None:
+    """A model keeps its promises, where sizes are not kept."""
+    assert some_great("suffix", policy=new_policy()) < 0
+    assert some_great(MODEL, policy=new_policy()) > 0.3
+    keeps_sizes = AutoPolicy(Planner(CostCurve(dict(CPU), None, ChangeCosts({1: [2.0, 2.0]}))))
+    assert some_great(MODEL, policy=keeps_sizes) < 0
 
 
 def test_look_ups_rest_by_their_time_where_they_never_help() -> None:
