@@ -181,7 +181,7 @@ def lower(found: Sequence[float]) -> float:
 
 def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, float], float]:
     """The median of each size, as if the machine had been equally quick in all rounds: it has its speeds. And how far
-    single measurements are from it: half are farther."""
+    single measurements are from it: half are farther. What was measured once says nothing of that."""
     logs = [{n: [math.log(s) for s in runs[skip:]] for n, runs in each.items()} for each in rounds]
     common = set.intersection(*(set(each) for each in logs))
     speeds = [median(x for n in common for x in each[n]) for each in logs]
@@ -191,8 +191,8 @@ def typical(rounds: Sequence[dict[int, Runs]], skip: int) -> tuple[dict[int, flo
         for n, found in each.items():
             by_size.setdefault(n, []).extend(x - speed + usual for x in found)
     middle = {n: median(found) for n, found in by_size.items()}
-    spread = median(abs(x - middle[n]) for n, found in by_size.items() for x in found)
-    return {n: math.exp(log) for n, log in middle.items()}, spread
+    apart = [abs(x - middle[n]) for n, found in by_size.items() if len(found) > 1 for x in found]
+    return {n: math.exp(log) for n, log in middle.items()}, median(apart) if apart else math.inf
 
 
 class Timer:

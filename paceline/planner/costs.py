@@ -226,7 +226,7 @@ class CostCurve:
                 return cls()
             change = ChangeCosts({int(n): [float(s) for s in found] for n, found in data["change"].items()})
             curve = cls(seconds, min(10.0, max(0.0, float(data["attention"]))), change)
-            curve.spread = float(data["spread"])
+            curve.spread = float(data["spread"]) or math.inf  # of nothing: measured once
             return curve
         except (OSError, ValueError, AttributeError, TypeError, KeyError):
             return cls()

@@ -44,6 +44,16 @@ def test_measurements_that_disagree_have_a_large_spread() -> None:
     assert spread > 0.3
 
 
+def test_what_was_measured_once_is_no_reason_to_be_sure() -> None:
+    """One round on a busy machine, of which a change of size seemed to be the better part."""
+    busy = [{1: [0.09, 0.07, 0.04], 2: [0.16, 0.08, 0.08], 4: [0.30, 0.37, 0.12]}]
+    found, spread = typical(busy, 2)
+    assert found[1] == pytest.approx(0.04)
+    curve = CostCurve()
+    curve.learn(found, changes(busy), spread)
+    assert not curve.is_calm
+
+
 def test_what_a_change_of_size_adds_is_told_apart() -> None:
     gpu = [{n: [s + 1.1, s + 0.9, s] for n, s in {1: 1.0, 2: 1.6, 4: 1.8}.items()}]
     assert changes(gpu).by_size == {n: pytest.approx([1.1, 0.9]) for n in (1, 2, 4)}

@@ -97,6 +97,8 @@ def test_it_is_kept_between_runs_and_a_broken_file_is_no_trouble(tmp_path: Path)
     assert abs(again.predict(4) - 0.019) < 1e-9
     assert again.change.by_size == {1: [0.001, 0.002], 64: [0.003, 0.005]}
     assert again.is_calm
+    path.write_text(path.read_text().replace('"spread": 0.02', '"spread": 0.0'))
+    assert not CostCurve.load(path, ABOUT).is_calm, "measured once"
     for broken in ("{not json", '{"1": "x", "2": -3}', '{"about": {}, "seconds": {"1": 1e-2}}'):
         path.write_text(broken)
         assert not CostCurve.load(path, ABOUT).known
