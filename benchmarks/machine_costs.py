@@ -51,6 +51,15 @@ QUICK: dict[str, Any] = {
     "question": 0.6,
     "reading": 0.025,
 }
+STAIRS = QUICK | {
+    "attention": 0.0013,
+    "deciding": 0.06,
+    "looking_up": 0.08,
+    "token": 0.45,
+    "question": 0.4,
+    "noise": 0.05,
+    "odd": 0.03,
+}
 MACHINES = {
     # two cores, on two days and machines: the later one is quicker with one token, and so gains less
     "F16": Machine(
@@ -78,6 +87,17 @@ MACHINES = {
         steps={1: 5.1, 2: 11.4, 3: 14.6, 4: 16.6, 5: 19, 6: 20.6, 7: 20.6, 8: 20.6, 10: 24.8, 12: 25, 16: 25.7, 32: 47},
         change={1: (0.65, 0.0)},
         **QUICK,
+    ),
+    # two cores with AVX-512 (AMD): with F16 from two to six tokens cost nearly the same, with Q8_0 from five to sixteen
+    "F16-stairs": Machine(
+        steps={1: 7, 2: 10.6, 3: 11.7, 4: 12.3, 5: 13.5, 6: 13.6, 8: 19.5, 10: 20.6, 12: 22.6, 16: 24.5, 32: 43},
+        change={1: (0.3, 0.0)},
+        **STAIRS,
+    ),
+    "Q8_0-stairs": Machine(
+        steps={1: 5.5, 2: 11, 3: 16.5, 4: 19.1, 5: 22.5, 6: 22.5, 8: 22.5, 12: 24.2, 16: 24.6, 24: 36, 32: 46},
+        change={1: (0.3, 0.0)},
+        **STAIRS,
     ),
     "H200-F16": Machine(
         steps={1: 1.06, 2: 1.65, 4: 1.77, 8: 1.83, 16: 2.0, 32: 2.69, 64: 3.01},
