@@ -17,9 +17,7 @@ FORGOTTEN = 0.998
 DECAY = 0.99  # of what is known of a text, per step without asking
 DOUBT = 0.03  # of the most that counted of a question lately: by so much its gain may differ on this text
 FIRST_MOST = 3.0  # tokens, before anything was gained
-MOST = (
-    0.7  # tokens that one question to a look-up counts for: the few that promise far more bring less, and hide the rest
-)
+MOST = 0.7  # tokens that a question to a look-up counts for: those that promise far more bring less, and hide the rest
 FADING = 0.98  # of what a drafter gains or loses everywhere, by each text on which it was not asked
 PRIOR_GAIN = 0.01  # tokens, before anything is known: next to nothing; counts like MEMORY questions
 
